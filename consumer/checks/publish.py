@@ -24,7 +24,7 @@ from millrace.drivers.kafka.reader import READING, Ends
 from millrace.drivers.kafka.topic import TopicAdmin, TopicSettings
 from millrace.drivers.kafka.wire import require_transactions
 from millrace.errors import MillraceError
-from millrace.schemas.documents import PublishTask, SetDocument, TopicOptions
+from millrace.schemas.documents import ApplyTask, PublishTask, SetDocument, TopicOptions
 from millrace.wording import counted
 
 DRY_RUN_S = 15.0
@@ -69,7 +69,7 @@ def check_outputs(task: PublishTask, source: Callable[[], SetDocument]) -> Itera
     yield _dry_run(subject, task)
 
 
-def check_secrets(task: PublishTask) -> Iterator[Requirement]:
+def check_secrets(task: PublishTask | ApplyTask) -> Iterator[Requirement]:
     """MR-4106 if a key of the view's masks can't be read on this machine, as an apply driver must."""
     subject, what = Subject(Area.HOST, f"masks of {task.name}"), "keys"
     try:

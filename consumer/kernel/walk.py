@@ -15,6 +15,9 @@ has no union index. The value's *cell* is ``(kind, start, end)``. ``start`` and 
 kind with a length, and the encoded number of any other kind. The record table has one column for each of ``SEQ``,
 ``SLOT`` and so on.
 
+An image has as many cells as its slot's *width*: those of the record's columns, then some that a view adds, which the
+walk leaves empty.
+
 A truncated value has the status ``TORN``; nothing is read past its end. A value whose images do not match its operation
 has ``BAD_OP``. A value whose db, table and set do not match its schema has ``OTHER_TABLE``: a schema id alone does not
 identify the table, because a rebuilt registry may give it to another table.
@@ -148,6 +151,7 @@ def _walk_record(
     program: Ints,
     line: int,
     count: int,
+    width: int,
     cells: Ints,
     record: Ints,
     names: Bytes,
@@ -164,14 +168,14 @@ def _walk_record(
         images |= present << image
         if present == 1:
             at, fallback = walk_row(
-                data, at, end, program, line, count, cells, cell + image * count
+                data, at, end, program, line, count, cells, cell + image * width
             )
             if at < 0:
                 return TORN
             record[HAS_FALLBACK] |= fallback
         else:
             for column in range(count):
-                cells[cell + image * count + column, 0] = -1
+                cells[cell + image * width + column, 0] = -1
     for _ in range(4):
         at = _skip_string(data, at, end)
     same = _skip_same(data, at, end, names, names_start, names_end)
@@ -262,6 +266,7 @@ def walk(
     first: int,
     count: int,
     ids: Ints,
+    counts: Ints,
     widths: Ints,
     starts: Ints,
     program: Ints,
@@ -272,7 +277,7 @@ def walk(
     """Walk values ``first`` … ``first + count - 1`` of an Arrow binary array.
 
     The index of an id in ``ids`` (sorted) is its slot. Its program begins at line ``starts[slot, 0]`` and has
-    ``widths[slot]`` lines. The db, table and set of its rows, encoded as in a record, begin in ``names`` at
+    ``counts[slot]`` lines. The db, table and set of its rows, encoded as in a record, begin in ``names`` at
     ``starts[slot, 1]`` and end where those of the next slot begin. ``cells`` must have ``2 * widths`` rows per record
     (see ``count_cells``). Returns (records walked, status); it stops before the first record that can't be walked.
     """
@@ -300,6 +305,7 @@ def walk(
             end,
             program,
             starts[slot, 0],
+            counts[slot],
             widths[slot],
             cells,
             record,

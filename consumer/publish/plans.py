@@ -18,7 +18,9 @@ from millrace.consumer.format.table_format import FormatNames, TableFormat
 from millrace.consumer.format.transactions import TransactionFormat, make_transaction_format
 from millrace.consumer.kernel.compiled import Ints
 from millrace.consumer.publish.outgoing import partition_by_table
+from millrace.consumer.records.numbers import RecordNumbers
 from millrace.consumer.records.row_schemas import RowSchemas, layout_of, make_programs
+from millrace.consumer.records.rows import Rows
 from millrace.consumer.view.mask_keys import MaskKeys
 from millrace.consumer.view.program import ViewProgram, make_view_program, view_of
 from millrace.errors import Fatal
@@ -124,6 +126,10 @@ class PublishPlans:
         new = [number for number in texts if texts[number] != self.schemas.texts.get(number)]
         plans._newest = self._newest | _newest_of(schemas, new)
         return plans
+
+    def through_view(self, rows: Rows, numbers: RecordNumbers) -> tuple[Rows, RecordNumbers]:
+        """As they are: a format needs both images (``consumer.view.changes``)."""
+        return rows, numbers
 
     def admits(self, slot: int) -> bool:
         """Whether the view has a slot's table."""

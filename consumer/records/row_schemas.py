@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -41,11 +42,18 @@ class RowSchemas:
         return RowSchemas({**self.texts, schema_id: text})
 
 
+NOTHING_ADDED: Mapping[int, int] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """Input of ``kernel.walk``. Slot ``s`` belongs to the schema ``ids[s]`` with ``layouts[s]``."""
+    """Input of ``kernel.walk``. Slot ``s`` belongs to the schema ``ids[s]`` with ``layouts[s]``.
+
+    A record of it has ``counts[s]`` columns in an image, and its cells ``widths[s]``: a view may add some.
+    """
 
     ids: Ints
+    counts: Ints
     widths: Ints
     starts: Ints
     program: Ints
@@ -53,14 +61,16 @@ class Programs:
     layouts: tuple[RowLayout, ...]
 
 
-def make_programs(schemas: RowSchemas) -> Programs:
+def make_programs(schemas: RowSchemas, added: Mapping[int, int] = NOTHING_ADDED) -> Programs:
     """The programs of all known schemas; those of the last few values are kept.
+
+    ``added``: how many cells a view adds to each image of a schema's rows, by the schema's ID.
 
     A DDL statement changes the inventory and not the schemas, and a new schema leaves the others as they are. So
     neither parses all schemas again.
     """
-    for known, programs in tuple(_made):
-        if known is schemas:
+    for known, more, programs in tuple(_made):
+        if known is schemas and more == added:
             return programs
     ids = sorted(schemas.texts)
     parts = [_part(schemas.texts[schema_id]) for schema_id in ids]
@@ -68,20 +78,22 @@ def make_programs(schemas: RowSchemas) -> Programs:
     starts[1:, 0] = np.cumsum([len(part.program) for part in parts])
     starts[1:, 1] = np.cumsum([len(part.names) for part in parts])
     lines = [part.program for part in parts if len(part.program)]
+    counts = np.array([len(part.program) for part in parts], np.int64)
     programs = Programs(
         np.array(ids, np.int64),
-        np.array([len(part.program) for part in parts], np.int64),
+        counts,
+        counts + np.array([added.get(schema_id, 0) for schema_id in ids], np.int64),
         starts,
         np.concatenate(lines) if lines else np.zeros((1, walk.PROGRAM_WIDTH), np.int64),
         np.frombuffer(b"".join(part.names for part in parts), np.uint8),
         tuple(part.layout for part in parts),
     )
-    _made.append((schemas, programs))
+    _made.append((schemas, added, programs))
     return programs
 
 
 MADE_MAX = 4  # for the tasks of one driver
-_made: deque[tuple[RowSchemas, Programs]] = deque(maxlen=MADE_MAX)
+_made: deque[tuple[RowSchemas, Mapping[int, int], Programs]] = deque(maxlen=MADE_MAX)
 
 
 @dataclass(frozen=True, slots=True)

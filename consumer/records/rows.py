@@ -189,11 +189,20 @@ class Template:
 def walk_values(values: Values, programs: Programs) -> Rows:
     """Walk up to the end, to the first value that can not be walked, or as far as the cells go; at least one row."""
     places = (values.payload, values.offsets, 0)
-    tables = (programs.ids, programs.widths)
-    count, room = map(int, walk.count_cells(*places, len(values), *tables, CELLS_MAX))
+    counted = walk.count_cells(*places, len(values), programs.ids, programs.widths, CELLS_MAX)
+    count, room = map(int, counted)
     records = np.zeros((count, walk.RECORD_WIDTH), np.int64)
     cells = np.zeros((room, CELL_WIDTH), np.int64)
     done, status = walk.walk(
-        *places, count, *tables, programs.starts, programs.program, programs.names, records, cells
+        *places,
+        count,
+        programs.ids,
+        programs.counts,
+        programs.widths,
+        programs.starts,
+        programs.program,
+        programs.names,
+        records,
+        cells,
     )
     return Rows(values, programs, records[:done], cells, int(status))

@@ -78,6 +78,16 @@ class Route:
         )
         return tuple(dict.fromkeys((*databases, *tables)))
 
+    def hides(self, statement: Statement) -> bool:
+        """Whether the text of a statement may show what the view hides of its tables."""
+        view, folds = self.view, self.folds_names
+        matches = (
+            view.match(name.database, name.table, folds=folds)
+            for name in (*statement.tables, *statement.references)
+        )
+        rules = (match.rule for match in matches if match is not None)
+        return any(rule.masks or rule.drop or rule.keep for rule in rules)
+
     @cached_property
     def chooses_all(self) -> bool:
         """Whether the document leaves out no table."""

@@ -35,6 +35,8 @@ from millrace.schemas.gtid import Flavour
 from millrace.schemas.record.row_layout import RowLayout
 from millrace.schemas.sql.quoting import charset_name, quoted, table_name
 from millrace.schemas.table.structure import INTEGER_CODES, Column, TypeCode
+from millrace.schemas.view.table_view import HMAC_CHARACTERS, mask_problem
+from millrace.schemas.view.view import MaskKind
 
 BEFORE, AFTER = 0, 1
 Place = tuple[int, int, CatalogColumn | None]  # image, column of the record; the column written
@@ -255,6 +257,8 @@ def plan_table(viewed: ViewedTable, inventory: Inventory) -> TablePlan:
         viewed.is_changed,
     )
     _check_filled(plan)
+    _check_masks(plan, viewed, inventory)
+    _check_condition(plan, viewed, inventory)
     return plan
 
 
@@ -293,6 +297,66 @@ def _check_filled(plan: TablePlan) -> None:
                 f" `columns: {{rename: {{NAME: {column.name}}}}}`.",
                 table=plan.shown,
                 column=column.name,
+            )
+
+
+def _check_masks(plan: TablePlan, viewed: ViewedTable, inventory: Inventory) -> None:
+    """Fatal MR-5206 if masks could make two keys of the target equal, or do not fit its column."""
+    target = plan.target
+    keys = {name.lower() for key in target.unique_keys for name in key.columns}
+    for foreign in inventory.foreign_keys:
+        keys.update(map(str.lower, foreign.columns if foreign.child == target.key else ()))
+        keys.update(map(str.lower, foreign.parent_columns if foreign.parent == target.key else ()))
+    known = dict(plan.columns)
+    for place, mask in viewed.masks:
+        column = known.get(place)
+        if column is None:
+            continue
+        problem = mask_problem(
+            mask, viewed.source.columns[place], is_key=column.name.lower() in keys
+        )
+        if not problem and mask.kind is MaskKind.HMAC and not _takes_hmac(column):
+            problem = f"a text column of {HMAC_CHARACTERS} characters on the target"
+        if problem:
+            raise Fatal(
+                "MR-5206",
+                f"{plan.shown}: mask.{column.name}: found {mask.kind} of {column.name}, {column.full_type}"
+                f"{', in a key of the target' if column.name.lower() in keys else ''}; wanted {problem}",
+                table=plan.shown,
+                column=column.name,
+            )
+
+
+def _takes_hmac(column: CatalogColumn) -> bool:
+    is_short = 0 < column.octets < HMAC_CHARACTERS
+    return column.base_type in _STRINGS and column.base_type not in _FIXED and not is_short
+
+
+_FIXED = {"binary"}  # pads
+
+
+def _check_condition(plan: TablePlan, viewed: ViewedTable, inventory: Inventory) -> None:
+    """Fatal MR-5206 if a cascade without records could change which rows are in the view.
+
+    The source does not log what its cascades change (MariaDB, MySQL before 9.6). A parent that is out of the view
+    deletes no child on the target, and a child whose foreign key changes there stays.
+    """
+    if viewed.program is None or viewed.program.view.condition is None:
+        return
+    for foreign in inventory.foreign_keys:
+        why = ""
+        if foreign.parent == plan.target.key and foreign.cascades:
+            why = f"its rows cascade to {'.'.join(foreign.child)}"
+        elif foreign.child == plan.target.key and foreign.cascades:
+            read = viewed.tested.intersection(map(str.lower, foreign.columns))
+            why = f"it reads {', '.join(sorted(read))}, which a cascade changes" if read else ""
+        if why:
+            raise Fatal(
+                "MR-5206",
+                f"{plan.shown}: where: {why}, and the source does not log rows of cascades",
+                fix="Begin a task of another name without this condition. Without the foreign key on the target, rows"
+                " of the child would stay that the source has deleted.",
+                table=plan.shown,
             )
 
 

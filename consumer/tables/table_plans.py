@@ -13,9 +13,14 @@ from functools import partial
 import numpy as np
 
 from millrace.consumer.kernel.merge import KEEP
-from millrace.consumer.records.numbers import Slots
-from millrace.consumer.records.row_schemas import RowSchemas, make_programs
-from millrace.consumer.records.rows import Template
+from millrace.consumer.records.numbers import RecordNumbers, Slots
+from millrace.consumer.records.row_schemas import (
+    NOTHING_ADDED,
+    RowSchemas,
+    layout_of,
+    make_programs,
+)
+from millrace.consumer.records.rows import Rows, Template
 from millrace.consumer.tables.causality_keys import (
     KeyLine,
     KeyPrograms,
@@ -42,6 +47,8 @@ from millrace.consumer.tables.row_statements import (
 )
 from millrace.consumer.tables.table_plan import BEFORE, Pieces, TablePlan, plan_table
 from millrace.consumer.view.layout import ViewedTable, viewed_table
+from millrace.consumer.view.mask_keys import MaskKeys
+from millrace.consumer.view.rows import through_view
 from millrace.drivers.mysql.catalog import CatalogTable, Inventory, TableKey
 from millrace.drivers.mysql.collation import Codes, make_table
 from millrace.errors import Fatal
@@ -91,7 +98,20 @@ class TablePlans:
         self._folds: Codes | None = None
         # the source's tables by the names that the view gives them
         self._names: dict[TableKey, set[TableKey]] | None = None
-        self.programs = make_programs(self.schemas)
+        self._keys = MaskKeys()
+        self.programs = make_programs(self.schemas, self._added())
+
+    def _added(self) -> Mapping[int, int]:
+        """How many columns the view adds to the rows of each schema."""
+        view, folds = self.route.view, self.route.folds_names
+        if not any(rule.add for rule in view.rules):
+            return NOTHING_ADDED
+        found = {}
+        for number, text in self.schemas.texts.items():
+            table = layout_of(text).table
+            match = view.match(table.database, table.table, folds=folds)
+            found[number] = 0 if match is None else len(match.added)
+        return found
 
     def learned(self, texts: Mapping[int, str]) -> "TablePlans":
         """These plans with more row schemas, by ID; the same object if all are known."""
@@ -109,7 +129,7 @@ class TablePlans:
     def _like(self, schemas: RowSchemas, route: Route) -> "TablePlans":
         made = TablePlans(Catalogue("", schemas, self.inventory, route))
         assert route.view == self.route.view  # what is known of a schema depends on it
-        made._viewed = self._viewed
+        made._viewed, made._keys = self._viewed, self._keys
         made._table_plans, made._key_lines = self._table_plans, self._key_lines
         made._templates, made._loads, made._folds = self._templates, self._loads, self._folds
         made._verifying = self._verifying
@@ -124,12 +144,21 @@ class TablePlans:
             self._table_plans[text] = plan_table(viewed, self.inventory)
         return self._table_plans[text]
 
+    def through_view(self, rows: Rows, numbers: RecordNumbers) -> tuple[Rows, RecordNumbers]:
+        """The rows as the view of the task has them, and the numbers of those that are in it."""
+        if self.route.only_chooses or not len(numbers):
+            return rows, numbers
+        tables = {slot: self._viewed_table(slot) for slot in slots_of(rows.slots(numbers))}
+        if all(table.program is None and not table.constants for table in tables.values()):
+            return rows, numbers
+        return through_view(rows, numbers, tables)
+
     def _viewed_table(self, slot: int) -> ViewedTable:
         """The table of a slot that the task admits, under its view. Fatal MR-5201, MR-5206."""
         text, route = self._text(slot), self.route
         if text not in self._viewed:
             layout = self.programs.layouts[slot]
-            viewed = viewed_table(route.view, layout, folds=route.folds_names)
+            viewed = viewed_table(route.view, layout, folds=route.folds_names, keys=self._keys)
             self._viewed[text] = viewed if viewed is not None else ViewedTable.of(layout)
         return self._viewed[text]
 

@@ -26,12 +26,13 @@ from millrace.consumer.target.streams import is_partial
 from millrace.consumer.target.wait_procedure import create_procedure
 from millrace.consumer.turn.driver import BatchApplier
 from millrace.consumer.turn.order import Assignment, Rules
+from millrace.consumer.view.mask_keys import MaskKeys
 from millrace.drivers.mysql.connection import Endpoint, MySqlSession
 from millrace.errors import Fatal
 from millrace.log import get_logger
 from millrace.schemas.documents import ApplyTask, canonical_json
 from millrace.schemas.gtid import parse_any_gtid_set
-from millrace.schemas.view.view import plain_view
+from millrace.schemas.view.view import View, plain_view
 
 CONTENT_FORMAT = 1  # of ``millrace.view``
 SHOWN_CHARACTERS = 500
@@ -82,15 +83,16 @@ def applier_of(
     session: MySqlSession, endpoint: Endpoint, task: ApplyTask, owner: Owner
 ) -> BatchApplier:
     """Read the progress, or insert the first mark."""
+    view = task.view.with_fingerprints(MaskKeys().fingerprints(task.view))
     found = read_mark(session, task.name)
     mark = found[0] if found else None
     if mark is None:
         mark = mark_after(task.start.gtid_set, task.source.topic)
         check_fence(session, owner)  # of two concurrent first starts, only one inserts the mark
         insert_mark(session, task.name, mark)
-        _insert_view(session, task, mark)
+        _insert_view(session, task, view, mark)
     else:
-        _check_view(session, task)
+        _check_view(session, task, view)
     if mark.topic.name != task.source.topic:
         raise Fatal(
             "MR-5022",
@@ -107,27 +109,35 @@ def applier_of(
         consistency=task.rules.consistency,
         safe_until=task.rules.safe_mode.until_gtid,
     )
-    assignment = Assignment(endpoint=endpoint, source=task.source, rules=rules, view=task.view)
+    assignment = Assignment(endpoint=endpoint, source=task.source, rules=rules, view=view)
     return BatchApplier(assignment, owner, mark, is_partial=partial)
 
 
-def _insert_view(session: MySqlSession, task: ApplyTask, mark: Mark) -> None:
+def _insert_view(session: MySqlSession, task: ApplyTask, view: View, mark: Mark) -> None:
     """Store the view of a task that begins, if it is more than a choice of tables. Does not commit."""
-    if task.view.as_filter is None:
+    if view.as_filter is None:
         session.query(
             f"REPLACE INTO {DATABASE}.view (task, begin_seq, content) VALUES (%s, %s, %s)",
-            (task.name, mark.seq, canonical_json(_content(task))),
+            (task.name, mark.seq, canonical_json(_content(view))),
         )
 
 
-def _check_view(session: MySqlSession, task: ApplyTask) -> None:
-    """Fatal MR-5209 if rows were delivered under another view. Another choice of tables is possible."""
+def _check_view(session: MySqlSession, task: ApplyTask, view: View) -> None:
+    """Fatal MR-5209 if rows were delivered under another view, MR-5203 if with another secret of a mask.
+
+    Another choice of tables is possible.
+    """
     rows = session.query(f"SELECT content FROM {DATABASE}.view WHERE task = %s", (task.name,))
     found = str(rows[0][0]) if rows else ""
-    wanted = canonical_json(_content(task)) if task.view.as_filter is None else ""
+    wanted = canonical_json(_content(view)) if view.as_filter is None else ""
     if found == wanted:
         return
     before = json.loads(found)["tables"] if found else "include and exclude"
+    if before == plain_view(view):
+        stored = json.loads(found)["secrets"]
+        changed = [name for name, one in _secrets(view).items() if stored.get(name) != one]
+        what = f"the secret {', '.join(changed)} is not the one of the view"
+        raise Fatal("MR-5203", what, task=task.name)
     raise Fatal(
         "MR-5209",
         f"{task.name} has applied rows under another view: {json.dumps(before)[:SHOWN_CHARACTERS]}",
@@ -135,8 +145,14 @@ def _check_view(session: MySqlSession, task: ApplyTask) -> None:
     )
 
 
-def _content(task: ApplyTask) -> dict[str, object]:
-    return {"format": CONTENT_FORMAT, "tables": plain_view(task.view)}
+def _content(view: View) -> dict[str, object]:
+    return {"format": CONTENT_FORMAT, "tables": plain_view(view), "secrets": _secrets(view)}
+
+
+def _secrets(view: View) -> dict[str, str]:
+    """The fingerprints of the masks' secrets."""
+    masks = (mask for rule in view.rules for _, mask in rule.masks)
+    return {mask.secret: mask.fingerprint for mask in masks if mask.secret}
 
 
 def mark_after(gtid_set: str, topic: str) -> Mark:

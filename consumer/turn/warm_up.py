@@ -16,6 +16,7 @@ from millrace.consumer.records.numbers import RecordNumbers
 from millrace.consumer.records.row_schemas import RowSchemas
 from millrace.consumer.records.rows import Values, walk_values
 from millrace.consumer.tables.causality_keys import find_keys
+from millrace.consumer.tables.filter import Route
 from millrace.consumer.tables.merge_rules import net_changes
 from millrace.consumer.tables.table_plans import Catalogue, TablePlans
 from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory, UniqueKey
@@ -26,6 +27,7 @@ from millrace.schemas.record.control import EventPlace, Origin, RecordSource, Re
 from millrace.schemas.record.control_fields import source_to_plain, transaction_to_plain
 from millrace.schemas.record.framing import frame
 from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TypeCode
+from millrace.schemas.view.view import Mask, MaskKind, TableRule, View
 
 _TABLE = TableSchema(
     "warm",
@@ -66,6 +68,21 @@ def warm() -> None:
     rows.text_of(firsts, pieces.shape, pieces.around)
     rows.lines_of(firsts, pieces.shape)
     rows.filled(firsts, plans.template(0, "update"))
+    _see_view(plans)
+
+
+def _see_view(plans: TablePlans) -> None:
+    """The same row through a view with a condition, a mask and an added column."""
+    rule = TableRule(
+        "*.*",
+        where="id > 0",
+        add=(("added", 1),),
+        masks=(("weight", Mask(MaskKind.REDACT)),),
+    )
+    viewed = TablePlans(Catalogue("", SCHEMAS, plans.inventory, Route(View((rule,)))))
+    rows = walk_values(warm_values(), viewed.programs)
+    rows, numbers = viewed.through_view(rows, RecordNumbers(np.arange(len(rows))))
+    rows.lines_of(rows.firsts(numbers), plans.table_plan(0).insert.shape)
 
 
 def warm_values() -> Values:

@@ -1,7 +1,7 @@
 """The changes of one table in a batch, as a view shows them: the input of a format.
 
 A line is one change. Its images begin at cells of ``cells``, whose places are in ``payload``; an image has one cell for
-each column of the table. Lines are in the order of the records.
+each column of the table, and those that the view of an apply task adds. Lines are in the order of the records.
 
 Without a mask, payload and cells are those of the batch. With one, they have nothing but what the view lets pass. The
 rest of a record, such as its position in the source, is in the batch's own payload: ``rows.values``.
@@ -46,11 +46,12 @@ class Changes:
 def make_changes(program: ViewProgram, rows: Rows, numbers: RecordNumbers) -> Changes:
     """The changes of these records, all with the program's layout. Fatal MR-5202."""
     condition, payload = program.condition, rows.values.payload
+    width = int(rows.programs.widths[rows.records[numbers[0], walk.SLOT]]) if len(numbers) else 0
     lines = np.empty((len(numbers), LINE_WIDTH), np.int64)
     count, stopped = put_changes(
         rows.records,
         numbers,
-        program.width,
+        width,
         condition.lines,
         condition.octets,
         condition.depth,
@@ -59,20 +60,20 @@ def make_changes(program: ViewProgram, rows: Rows, numbers: RecordNumbers) -> Ch
         lines,
     )
     if stopped >= 0:
-        raise _unreadable(program, rows, stopped)
+        raise _unreadable(program, rows, stopped, width)
     lines, cells = lines[:count], rows.cells
     if program.masks is not None:
         payload, cells = masked(program.masks, program.layout, rows, lines)
     return Changes(payload, cells, lines)
 
 
-def _unreadable(program: ViewProgram, rows: Rows, number: int) -> Fatal:
+def _unreadable(program: ViewProgram, rows: Rows, number: int, width: int) -> Fatal:
     table, columns = program.layout.table, program.condition_texts
     first = int(rows.records[number, walk.FIRST_CELL])
     names = [
         table.columns[at].name
         for at in columns
-        if walk.BYTES in (rows.cells[first + at, 0], rows.cells[first + program.width + at, 0])
+        if walk.BYTES in (rows.cells[first + at, 0], rows.cells[first + width + at, 0])
     ]
     return Fatal(
         "MR-5202",

@@ -25,11 +25,6 @@ class ViewProgram:
     masks: Masks | None = None
 
     @property
-    def width(self) -> int:
-        """The columns of the table, in each image of its records."""
-        return len(self.layout.table.columns)
-
-    @property
     def condition_texts(self) -> tuple[int, ...]:
         """The text columns whose values the condition reads."""
         steps = self.view.condition.steps if self.view.condition else ()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from millrace.consumer.kernel import walk
 from millrace.consumer.records.row_schemas import KINDS, is_decimal
 from millrace.consumer.records.rows import Rows
-from millrace.consumer.view.layout import visible_table
+from millrace.consumer.view.layout import visible_table, zigzag
 from millrace.schemas.record.avro_codec import decode, encode
 from millrace.schemas.record.avro_schema import envelope_schema
 from millrace.schemas.record.row_layout import RowLayout
@@ -59,10 +59,10 @@ def _columns(rows: Rows, first: int, layout: RowLayout) -> Iterator[bytes]:
             continue
         kind, start, end = (int(part) for part in rows.cells[first + at, :3])
         if len(branches) > 1:
-            yield _long(_kinds(column, branches).index(kind))
+            yield zigzag(_kinds(column, branches).index(kind))
         content = rows.values.payload[start:end].tobytes() if kind != walk.NULL else b""
         if kind in _WITH_LENGTH:
-            yield _long(len(content))
+            yield zigzag(len(content))
         yield content
 
 
@@ -71,12 +71,3 @@ def _kinds(column: Column, branches: tuple[str, ...]) -> list[int]:
     if is_decimal(column):
         return [walk.DECIMAL if kind == walk.BYTES else kind for kind in kinds]
     return kinds
-
-
-def _long(number: int) -> bytes:
-    """A number that is not negative, as Avro writes it."""
-    found, left = bytearray(), 2 * number
-    while left > 0x7F:
-        found.append(left & 0x7F | 0x80)
-        left >>= 7
-    return bytes([*found, left])

@@ -80,6 +80,9 @@ class Plans(Protocol):
     def admits(self, slot: int) -> bool:
         """Whether the task takes rows of a slot's table."""
 
+    def through_view(self, rows: Rows, numbers: RecordNumbers) -> tuple[Rows, RecordNumbers]:
+        """The rows as the task has them, and the numbers of those that it has. Fatal MR-5201, MR-5202."""
+
 
 P = TypeVar("P", bound=Plans)
 
@@ -160,7 +163,7 @@ def read_window(
     """Read records up to the first barrier, or as many as ``walk_values`` takes.
 
     ``seen`` is the mark after the record before the first one. Rows that are in ``applied``, covered by the start or
-    left out by the task are not in ``waiting``.
+    left out by the task or its view are not in ``waiting``. The rows are those of the view.
     """
     short = np.flatnonzero(values.sizes() <= _BODY)
     if len(short):
@@ -187,6 +190,7 @@ def read_window(
     waiting = _admitted(rows, _waiting(rows, seen, applied), plans)
     if seen.is_unproven:
         _check_begin(seen, resolved, rows, waiting, offsets)
+    rows, waiting = plans.through_view(rows, waiting)  # last: the checks are about the topic
     end = len(rows)
     return Window(
         rows,

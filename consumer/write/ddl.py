@@ -166,9 +166,12 @@ def apply_ddl(sessions: Sessions, record: DdlRecord, *, place: DdlPlace, scope: 
         else:
             doubt = ""
         if doubt:
-            statement = replace(statement, kind=Kind.UNKNOWN)
             settings = {**record.statement.session, "in_doubt": doubt}
-            record = replace(record, statement=replace(record.statement, session=settings))
+            sql = record.statement.sql
+            if changed_names and route.hides(statement):
+                sql = f"a statement whose text is not shown ({', '.join(changed_names)})"
+            statement = replace(statement, kind=Kind.UNKNOWN)
+            record = replace(record, statement=replace(record.statement, sql=sql, session=settings))
         if statement.kind is Kind.SEQUENCE and session.flavour is Flavour.MYSQL:
             names = ", ".join(f"{name.database}.{name.table}" for name in statement.tables)
             what = f"{statement.verb} {names}, and the target is MySQL"

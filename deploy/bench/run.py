@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from millrace.deploy.bench import comparison, copy, start, whole_stack
-from millrace.deploy.bench.apply import backlogs, ddl, memory, workloads
+from millrace.deploy.bench.apply import backlogs, ddl, memory, views, workloads
 from millrace.deploy.bench.apply import latency as apply_latency
 from millrace.deploy.bench.capture import bulk, relay, snapshot, upstream
 from millrace.deploy.bench.capture import latency as capture_latency
@@ -26,6 +26,7 @@ WHOLE_STACK: Sequence[Group] = (Group(whole_stack.LINES, whole_stack.stack_figur
 APPLY: Sequence[Group] = (
     Group((backlogs.BULK, backlogs.OVERHEAD), backlogs.bulk_figures),
     Group((backlogs.CLUSTER,), backlogs.cluster_figures),
+    Group((views.VIEW,), views.view_figures),
     _backlog("apply.merge", workloads.merge, ROWS),
     Group(ddl.LINES, ddl.ddl_figures),
     Group(backlogs.SMALL, backlogs.small_figures),

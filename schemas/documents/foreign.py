@@ -13,7 +13,7 @@ _ANSWERS: tuple[tuple[str, str], ...] = (
     (
         "where filter filters row_filter row_filters predicate predicates condition query binlog_filter"
         " snapshot_select_statement_overrides",
-        "`where` in a rule of `tables` of a publish task. An apply task copies all rows of a table",
+        "`where` in a rule of `tables` (docs/views.md)",
     ),
     (
         "columns column column_filter column_list column_include_list column_exclude_list column_whitelist"
@@ -22,7 +22,7 @@ _ANSWERS: tuple[tuple[str, str], ...] = (
     ),
     (
         "mask masks masking column_mask column_mask_hash redact anonymize hash_columns truncate_columns encrypt",
-        "`mask` in a rule of `tables` of a publish task. An apply task changes no value",
+        "`mask` in a rule of `tables` (docs/views.md)",
     ),
     (
         "route routes routing route_rules rename renames rewrite mapping table_mapping table_map schema_map"

@@ -66,16 +66,9 @@ def refuse_unbuilt(fields: Fields, task: ApplyTask) -> None:
         place, database = f"tables[{number}]", rule.target.partition(".")[0]
         if database.lower() in SYSTEM_DATABASES:
             fields.refuse(f"{place}.to", rule.target, "a database that is not the system's")
-        found = {
-            "where": rule.where,
-            "columns.add": rule.add,
-            "mask": rule.masks,
-            "merge": rule.merge,
-        }
-        for name in (name for name, value in found.items() if value):
-            fields.refuse(
-                f"{place}.{name}", name, "a rule without it: apply tasks do not have it yet"
-            )
+        if rule.merge:
+            wanted = "a name for each table: apply tasks do not merge tables yet"
+            fields.refuse(f"{place}.merge", "true", wanted)
     wanted = "{}: with a view that changes names, columns or rows this is not possible yet"
     if task.start.is_load:
         fields.refuse("start", str(task.start), wanted.format("first, or a GTID set"))

@@ -192,7 +192,7 @@ def _masked(
                 f"mask.{name}", f"the column {name}", f"a column of the view: {shown}"
             )
         source = columns[at].source
-        problem = _problem(mask, table.columns[source], is_key=source in table.primary_key)
+        problem = mask_problem(mask, table.columns[source], is_key=source in table.primary_key)
         if problem is not None:
             raise RuleProblem(
                 f"mask.{name}", f"{mask.kind} of {_described(table.columns[source])}", problem
@@ -220,7 +220,7 @@ def _described(column: Column) -> str:
     return f"{column.name}, {column.type.code.name}{'' if column.nullable else ' NOT NULL'}"
 
 
-def _problem(mask: Mask, column: Column, *, is_key: bool) -> str | None:
+def mask_problem(mask: Mask, column: Column, *, is_key: bool) -> str | None:
     """The type that is wanted instead; None if the mask suits the column."""
     if mask.kind is MaskKind.HMAC:
         if column.type.code in (TypeCode.FLOAT, TypeCode.DOUBLE, TypeCode.JSON, TypeCode.GEOMETRY):

@@ -3,11 +3,13 @@
 The oracle is the content of the server's tables.
 """
 
+import hmac
 import json
 import random
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -20,7 +22,7 @@ from millrace.errors import Fatal
 from millrace.schemas.documents import ApplyTask, ConflictPolicy
 from millrace.schemas.record.avro_codec import decode
 from millrace.schemas.table.structure import TableSchema
-from millrace.schemas.view.view import TableRule, View
+from millrace.schemas.view.view import Mask, MaskKind, TableRule, View
 from tests.kit.apply.local import LocalRecords, apply_task, endpoint_of, ignore, run_once, started
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import RecordStream
@@ -145,6 +147,93 @@ def test_overwrite_never_removes_values_that_the_view_does_not_have(
     with pytest.raises(Fatal, match=r"MR-5010.*would remove the values of own"):
         run_once(target_server, task, stream)
     assert target_server.execute(f"SELECT own, amount FROM {house}.sales_1") == [(1, 5)]
+
+
+BUYERS = (
+    "CREATE TABLE {0}.buyers (id INT PRIMARY KEY, shard VARCHAR(20) NOT NULL, email VARCHAR(64) CHARACTER SET ascii,"
+    " part INT NOT NULL, UNIQUE KEY (shard, id))",
+    "CREATE TABLE {0}.bills (id INT PRIMARY KEY, buyer INT, FOREIGN KEY (buyer) REFERENCES {0}.buyers (id))",
+)
+
+
+def _buyers(name: str) -> TableSchema:
+    return table(name, "buyers", integer("id"), text("mail"), integer("state"))
+
+
+def _masking(name: str, house: str, secret: Path, **more: object) -> ApplyTask:
+    rule = TableRule(
+        f"{name}.buyers",
+        f"{house}.{{table}}",
+        where="state < 5",
+        drop=("state",),
+        rename=(("mail", "email"),),
+        add=(("part", -3), ("shard", "{database}")),
+        masks=(("email", Mask(MaskKind.HMAC, secret=f"file:{secret}")),),
+    )
+    rules = (rule, TableRule(f"{name}.bills", f"{house}.{{table}}"))
+    return replace(apply_task(name, **more), view=View(rules))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("is_large", [True, False])
+def test_target_has_only_rows_and_values_of_the_view(
+    name: str, house: str, target_server: DatabaseServer, tmp_path: Path, is_large: bool
+) -> None:
+    """A parent row leaves the view and comes back while its child stays: the target's foreign key does not see it."""
+    for sql in BUYERS:
+        target_server.execute(sql.format(house))
+    (secret := tmp_path / "salt").write_text("pepper")
+    stream, buyers = RecordStream(), _buyers(name)
+    bills = table(name, "bills", integer("id"), integer("buyer", nullable=True))
+    rows: dict[int, dict[str, object]] = {}
+    for number in range(240):
+        rows[number] = {"id": number, "mail": f"planted{number}", "state": number % 10}
+        stream.insert(buyers, rows[number])
+    for number in range(0, 240, 10):
+        stream.insert(bills, {"id": number, "buyer": number})
+    stream.commit()
+    chance = random.Random(5)
+    for _ in range(300):
+        number = chance.randrange(240)
+        before = rows[number]
+        rows[number] = before | {"state": chance.randrange(10)}
+        stream.update(buyers, before, rows[number])
+    stream.commit()
+    run_once(target_server, _masking(name, house, secret), stream, is_large=is_large)
+    found = target_server.execute(f"SELECT id, shard, email, part FROM {house}.buyers ORDER BY id")
+    assert found == [
+        (number, name, hmac.new(b"pepper", str(row["mail"]).encode(), "sha256").hexdigest(), -3)
+        for number, row in sorted(rows.items())
+        if int(str(row["state"])) < 5
+    ]
+    assert target_server.execute(f"SELECT COUNT(*) FROM {house}.bills") == [(24,)]
+
+
+def test_masked_values_are_in_no_table_of_millrace(
+    name: str, house: str, target_server: DatabaseServer, tmp_path: Path
+) -> None:
+    """Conflicts and statements are stored as the view has them; a replay writes the masked value."""
+    for sql in BUYERS:
+        target_server.execute(sql.format(house))
+    (secret := tmp_path / "salt").write_text("pepper")
+    target_server.execute(f"INSERT INTO {house}.buyers VALUES (1, 'x', 'y', 1)")
+    stream = RecordStream()
+    stream.insert(_buyers(name), {"id": 1, "mail": "planted", "state": 1})
+    stream.ddl(f"ALTER TABLE {name}.buyers ALTER mail SET DEFAULT 'planted too'")
+    stream.commit()
+    task = _masking(name, house, secret, conflict=ConflictPolicy.SKIP)
+    with pytest.raises(Fatal, match="MR-5042") as caught:
+        run_once(target_server, task, stream)
+    assert "planted" not in f"{caught.value} {caught.value.fix}"
+    for (made,) in target_server.execute("SHOW TABLES IN millrace"):
+        rows = target_server.execute(f"SELECT * FROM millrace.{made}")
+        assert not any("planted" in str(row) and str(row[0]) == name for row in rows), made
+    target_server.execute(f"DELETE FROM {house}.buyers")
+    replay(endpoint_of(target_server), name, 1)
+    masked = hmac.new(b"pepper", b"planted", "sha256").hexdigest()
+    assert target_server.execute(f"SELECT email, shard FROM {house}.buyers") == [(masked, name)]
+    secret.write_text("salt")
+    with pytest.raises(Fatal, match="MR-5203"):
+        started(target_server, task)
 
 
 def test_edited_view_is_refused(name: str, house: str, target_server: DatabaseServer) -> None:

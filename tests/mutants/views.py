@@ -1,16 +1,21 @@
 """Guards of views: which rows are in one, and which values."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from millrace.consumer.kernel import masks as kernel
+from millrace.consumer.kernel import walk
 from millrace.consumer.kernel.changes import put_changes
-from millrace.consumer.tables import table_plan
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.tables import table_plan, table_plans
 from millrace.consumer.tables.filter import Route
 from millrace.consumer.tables.table_plans import TablePlans
 from millrace.consumer.task import start
 from millrace.consumer.view import mask_keys, masks, program
+from millrace.consumer.view import rows as view_rows
+from millrace.consumer.view.rows import through_view
 from millrace.consumer.write import conflict
 from millrace.schemas.view.view import View
 from tests.mutants.mutant import Mutant, Patch
@@ -74,6 +79,62 @@ def raw_record_stored(patch: Patch) -> None:
     patch.setattr(conflict, "view_record", raw_record)
 
 
+def _through(change: Callable[[Rows, Any], None]) -> Callable[..., Any]:
+    """The step of the view, after which ``change`` gets the rows and their records as they were."""
+
+    def through(rows: Rows, numbers: Any, tables: Any) -> Any:
+        before = rows.records.copy()
+        found = through_view(rows, numbers, tables)
+        change(found[0], before)
+        return found
+
+    return through
+
+
+def operations_not_changed(patch: Patch) -> None:
+    """A row that leaves or enters the view is updated."""
+
+    def restore(rows: Rows, before: Any) -> None:
+        rows.records[:, walk.OP] = before[:, walk.OP]
+
+    patch.setattr(table_plans, "through_view", _through(restore))
+
+
+def made_rows_checked(patch: Patch) -> None:
+    """Foreign keys check what the view makes of an update."""
+
+    def restore(rows: Rows, before: Any) -> None:
+        rows.records[:, walk.FLAGS] = before[:, walk.FLAGS]
+
+    patch.setattr(table_plans, "through_view", _through(restore))
+
+
+def rows_out_of_the_view_applied(patch: Patch) -> None:
+    """The condition changes operations and leaves out no row."""
+
+    def keep(rows: Rows, numbers: Any, tables: Any) -> Any:
+        return through_view(rows, numbers, tables)[0], numbers
+
+    patch.setattr(table_plans, "through_view", keep)
+
+
+def constants_left_empty(patch: Patch) -> None:
+    """The cells of added columns stay as the walk left them."""
+    patch.setattr(view_rows, "_put_constants", lambda *_: None)
+
+
+def masks_of_target_keys_taken(patch: Patch) -> None:
+    """Any mask in a key of the target."""
+    patch.setattr(table_plan, "_check_masks", lambda *_: None)
+
+
+def conditions_over_cascades_taken(patch: Patch) -> None:
+    """A condition on a table whose rows a cascade changes without a record."""
+    patch.setattr(table_plan, "_check_condition", lambda *_: None)
+
+
+_MODEL = "tests/property/test_apply_view_model.py"
+_HAS_ROWS = "test_target_has_the_rows_of_the_view"
 _ON_TARGET = "tests/integration/test_apply_view.py"
 
 MUTANTS = [
@@ -91,6 +152,42 @@ MUTANTS = [
         view_not_in_plan_key,
         "tests/unit/test_view_layout.py",
         {"test_view_is_part_of_the_plan_key": "assert"},
+    ),
+    Mutant(
+        "the operation of a row at the view's border",
+        operations_not_changed,
+        _MODEL,
+        {_HAS_ROWS: "is refused|other rows under a view"},
+    ),
+    Mutant(
+        "rows that are not in the view",
+        rows_out_of_the_view_applied,
+        _MODEL,
+        {_HAS_ROWS: "is refused|other rows under a view"},
+    ),
+    Mutant(
+        "the values of added columns",
+        constants_left_empty,
+        _MODEL,
+        {_HAS_ROWS: "other rows under a view"},
+    ),
+    Mutant(
+        "foreign keys of rows that a view makes",
+        made_rows_checked,
+        "tests/unit/test_view_target_rows.py",
+        {"test_both_images_decide_about_a_row_of_the_target": "assert"},
+    ),
+    Mutant(
+        "masks in keys of the target",
+        masks_of_target_keys_taken,
+        "tests/unit/test_view_target_rows.py",
+        {"test_masks_suit_the_keys_and_columns_of_the_target[redacted]": "DID NOT RAISE"},
+    ),
+    Mutant(
+        "conditions over cascades without records",
+        conditions_over_cascades_taken,
+        "tests/unit/test_view_target_rows.py",
+        {"test_condition_is_refused_where_a_cascade_leaves_no_record[parent]": "DID NOT"},
     ),
     Mutant(
         "a view's condition",

@@ -203,6 +203,11 @@ def _task_checks(scope: Scope, pause_s: float) -> Iterator[Check]:
             yield Check(groups, find, "consumer groups", names_of(task))
         if isinstance(task, ApplyTask):
             yield from _rows_checks(scope, task)
+        if isinstance(task, ApplyTask | PublishTask) and task.view.secrets:
+            from millrace.consumer.checks.publish import check_secrets
+
+            masks = Subject(Area.HOST, f"masks of {task.name}")
+            yield Check(masks, functools.partial(check_secrets, task), "keys", names_of(task))
         if isinstance(task, PublishTask):
             yield from _publish_checks(scope, task, pause_s)
         if not isinstance(task, CaptureTask):
@@ -221,7 +226,7 @@ def _check_loss(topic: Subject, task: str, left_s: float, pause_s: float) -> Ite
 
 
 def _publish_checks(scope: Scope, task: PublishTask, pause_s: float) -> Iterator[Check]:
-    from millrace.consumer.checks.publish import check_outputs, check_secrets, check_source
+    from millrace.consumer.checks.publish import check_outputs, check_source
 
     source = Subject(Area.KAFKA, f"topic {task.source.topic}")
     find = functools.partial(check_source, task, pause_s=pause_s)
@@ -229,9 +234,6 @@ def _publish_checks(scope: Scope, task: PublishTask, pause_s: float) -> Iterator
     outputs = Subject(Area.KAFKA, f"topics of {task.name}")
     find = functools.partial(check_outputs, task, functools.partial(_source_of, scope, task))
     yield Check(outputs, find, "topics", names_of(task))
-    if task.view.secrets:
-        masks = Subject(Area.HOST, f"masks of {task.name}")
-        yield Check(masks, functools.partial(check_secrets, task), "keys", names_of(task))
 
 
 def _source_of(scope: Scope, task: Reader) -> SetDocument:

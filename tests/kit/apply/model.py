@@ -8,7 +8,8 @@ import pickle
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from functools import partial
+from typing import Any, Protocol, Self, cast
 
 import pytest
 
@@ -19,6 +20,7 @@ from millrace.consumer.records.pieces import Size, Taken
 from millrace.consumer.records.row_schemas import RowSchemas
 from millrace.consumer.records.rows import Rows
 from millrace.consumer.tables.causality_keys import find_keys
+from millrace.consumer.tables.filter import Route
 from millrace.consumer.tables.table_plans import Catalogue, TablePlans, slots_of
 from millrace.consumer.target.bitmap import from_bitmaps
 from millrace.consumer.target.progress import Mark, MarkTopic, Owner
@@ -29,10 +31,12 @@ from millrace.consumer.turn.order import Assignment, Offsets, Outcome, Rules, Tu
 from millrace.consumer.write import large_transaction, target_transaction
 from millrace.consumer.write.lanes import Done, Work
 from millrace.consumer.write.target_transaction import Writing
+from millrace.drivers.mysql.catalog import Inventory
 from millrace.drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.schemas.documents import Brokers, ConflictPolicy, Consistency, TopicAddress
 from millrace.schemas.gtid import Flavour
+from millrace.schemas.view.view import ALL_TABLES, View
 from tests.kit.apply.history import Change, History, RefusedError, Tables, inventory
 from tests.kit.apply.local import ALL, InlineLanes, ListSource
 
@@ -41,11 +45,21 @@ START = Mark(0, -2, topic=MarkTopic("local"))
 RUNS_MAX = 200
 
 
+class TargetTables(Protocol):
+    """The rows of a target. Implemented by ``Tables`` and for views (``tests.kit.apply.view_model``)."""
+
+    def copy(self) -> Self:
+        """An independent copy."""
+
+    def apply(self, name: str, before: Any, after: Any) -> None:
+        """Apply one change; RefusedError leaves the rows unchanged."""
+
+
 @dataclass
 class State:
     """The committed state."""
 
-    tables: Tables = field(default_factory=Tables)
+    tables: TargetTables = field(default_factory=Tables)
     run: int = 0
     mark: Mark = START
     applied: dict[tuple[object, ...], tuple[int, bytes]] = field(default_factory=dict)
@@ -75,6 +89,8 @@ class ModelTarget:
     calls: list[Callable[[], object]] = field(default_factory=list)
     switch: Callable[[], object] = list  # between two target transactions: others run
     observe: Callable[[State], object] = id  # after each commit
+    view: View = ALL_TABLES
+    inventory: Inventory = field(default_factory=partial(inventory, "bank"))
 
     @property
     def flavour(self) -> Flavour:
@@ -326,15 +342,16 @@ def order_for(
     rules = Rules(policy=ConflictPolicy.STOP, lane_count=lane_count, consistency=consistency)
     return TurnOrder(
         owner=Owner(task, 1, target.state.run),
-        assignment=Assignment(endpoint=ENDPOINT, source=LOCAL, rules=rules),
+        assignment=Assignment(endpoint=ENDPOINT, source=LOCAL, rules=rules, view=target.view),
         offsets=Offsets(end=len(target.history.stream.values)),
     )
 
 
 def plans_of(target: ModelTarget) -> TablePlans:
     """The plans of the target's tables and the schemas up to the mark."""
-    known = replace(inventory("bank"), flavour=target.flavour)
-    return TablePlans(Catalogue("", RowSchemas(dict(target.state.schemas)), known))
+    known = replace(target.inventory, flavour=target.flavour)
+    schemas = RowSchemas(dict(target.state.schemas))
+    return TablePlans(Catalogue("", schemas, known, Route(target.view)))
 
 
 def source_at_mark(target: ModelTarget) -> ModelSource:

@@ -22,6 +22,7 @@ from millrace.consumer.turn.order import Outcome, Share, ShareEnd, TurnOrder
 from millrace.consumer.turn.resident import Resident
 from millrace.consumer.write.lanes import Work
 from millrace.schemas.gtid import Flavour
+from millrace.schemas.view.view import TableRule, View
 from tests.kit.apply.local import ALL
 from tests.kit.apply.model import (
     DriverDiedError,
@@ -171,8 +172,13 @@ def spread_patched(patch: pytest.MonkeyPatch, target: ModelTarget) -> None:
         plans = plans_of(target)
         if not target.happens():
             return plans
-        inventory = replace(plans.inventory, folds={})
-        return TablePlans(Catalogue("", plans.schemas, inventory))
+        inventory, route = plans.inventory, plans.route
+        if target.chance.random() < 0.5:
+            inventory = replace(inventory, folds={})
+        else:
+            # with the same rows: the first share that claims may write before the other one disagrees
+            route = replace(route, view=View((TableRule("other.*"), *route.view.rules)))
+        return TablePlans(Catalogue("", plans.schemas, inventory, route))
 
     patch.setattr(turn, "read_position", read_position)
     patch.setattr(spread_applier, "known_plans", known_plans)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from millrace.consumer.kernel import walk
-from millrace.consumer.records.numbers import RecordNumbers
+from millrace.consumer.records.numbers import Ints, RecordNumbers
 from millrace.consumer.records.row_schemas import RowSchemas, make_programs
-from millrace.consumer.records.rows import Rows, walk_values
+from millrace.consumer.records.rows import Bytes, Rows, walk_values
 from millrace.consumer.view.changes import Changes, make_changes
 from millrace.consumer.view.program import make_view_program, view_of
 from millrace.schemas.documents.fields import Fields
@@ -71,19 +71,22 @@ def image(changes: Changes, first: int, width: int) -> tuple[object, ...] | None
     """The values of one image; ABSENT for a column that is not in the view."""
     if first < 0:
         return None
-    return tuple(_value(changes, first + column) for column in range(width))
+    return tuple(
+        value_of(changes.payload, changes.cells, first + column) for column in range(width)
+    )
 
 
 ABSENT = "absent"
 
 
-def _value(changes: Changes, cell: int) -> object:
-    kind, start, end = map(int, changes.cells[cell])
-    content = changes.payload[start:end].tobytes()
+def value_of(payload: Bytes, cells: Ints, cell: int) -> object:
+    """The value of a cell."""
+    kind, start, end = map(int, cells[cell])
+    content = payload[start:end].tobytes()
     if kind < 0 or kind == walk.NULL:
         return ABSENT if kind < 0 else None
     if kind == walk.INT:
-        value, stop = walk.read_long(changes.payload, start, end)
+        value, stop = walk.read_long(payload, start, end)
         assert stop == end
         return int(value)
     if kind == walk.DECIMAL:

@@ -1,0 +1,277 @@
+"""A random view over a random history, a model target with the view's tables, and the rows that must be there.
+
+    source      target      the view
+    accounts    people      other names of columns, one left out, one masked, two added, a condition
+    words       terms       another name, a condition
+    bag         sack        a condition; no key, so equal rows differ only in number
+    p, c        parents,    other names; a condition on the child, whose rows a cascade without records deletes
+                children
+
+The expected rows are those of the source, filtered and changed by Python. The writer of the model takes the values from
+the cells, so a wrong name, image, operation or value fails.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any
+
+import pytest
+
+from millrace.consumer.kernel import walk
+from millrace.consumer.records.numbers import RecordNumbers
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.write import large_transaction, target_transaction
+from millrace.drivers.mysql.catalog import CatalogColumn, Inventory, UniqueKey
+from millrace.errors import Fatal
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.view.view import Mask, MaskKind, TableRule, View
+from tests.kit.apply.history import (
+    History,
+    RefusedError,
+    Tables,
+    collated,
+    inventory,
+    make_history,
+    schemas,
+)
+from tests.kit.apply.model import (
+    ModelTarget,
+    ModelWriter,
+    State,
+    Turn,
+    model_patched,
+    one_turn,
+    run_randomly,
+    whole_turn,
+)
+from tests.kit.apply.model_spread import one_spread_turn, spread_patched
+from tests.kit.apply.view_rows import value_of
+
+OTHER_ROWS = "other rows under a view"
+
+Image = Mapping[str, object]
+_Is = Callable[[Image], bool]
+_names = count(1)
+
+NAMES = {"accounts": "people", "words": "terms", "bag": "sack", "p": "parents", "c": "children"}
+_UNIQUE = {
+    "people": ("no", "code", "email"),
+    "terms": ("word",),
+    "sack": (),
+    "parents": ("id",),
+    "children": ("id",),
+}
+# of each table: conditions with what they mean; a NULL is not true
+_CONDITIONS: dict[str, list[tuple[str, _Is]]] = {
+    "accounts": [
+        ("", lambda _: True),
+        ("amount < 5", lambda row: row["amount"] < 5),  # type: ignore[operator]
+        ("code % 3 = 1", lambda row: row["code"] is not None and row["code"] % 3 == 1),  # type: ignore[operator]
+        ("code IS NULL OR id > 6", lambda row: row["code"] is None or row["id"] > 6),  # type: ignore[operator]
+        ("NOT (code = 2 AND amount > 1)", lambda row: _not_both(row["code"], row["amount"])),
+    ],
+    "words": [
+        ("", lambda _: True),
+        ("n % 2 = 0", lambda row: row["n"] is not None and row["n"] % 2 == 0),  # type: ignore[operator]
+        ("n IS NOT NULL", lambda row: row["n"] is not None),
+    ],
+    "bag": [("", lambda _: True), ("n IS NULL", lambda row: row["n"] is None)],
+    "p": [("", lambda _: True)],
+    "c": [("", lambda _: True), ("id % 3 <> 1", lambda row: row["id"] % 3 != 1)],  # type: ignore[operator]
+}
+
+
+def _not_both(code: object, amount: object) -> bool:
+    """``NOT (code = 2 AND amount > 1)`` with a NULL in ``code``."""
+    assert isinstance(amount, int)
+    return amount <= 1 if code is None else not (code == 2 and amount > 1)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A view, and what it means."""
+
+    view: View
+    tests: Mapping[str, _Is]
+    has_amount: bool
+    is_masked: bool
+
+    def row(self, name: str, row: Image) -> Image | None:
+        """The row that the view makes of a row of the source; None: nothing."""
+        if not self.tests[name](row):
+            return None
+        if name != "accounts":
+            return row
+        found = {"no": row["id"], "code": row["code"], "email": row["mail"]}
+        if self.has_amount:
+            found["amount"] = 0 if self.is_masked else row["amount"]
+        return found | {"shard": "accounts.bank", "part": -7}
+
+
+def make_scene(chance: random.Random) -> Scene:
+    """A random view."""
+    chosen = {name: chance.choice(conditions) for name, conditions in _CONDITIONS.items()}
+    has_amount, is_masked = chance.random() < 0.7, chance.random() < 0.5
+    rules = []
+    for name, target in NAMES.items():
+        rule = TableRule(f"bank.{name}", f"copy.{target}", where=chosen[name][0])
+        if name == "accounts":
+            rule = replace(
+                rule,
+                drop=() if has_amount else ("amount",),
+                rename=(("id", "no"), ("mail", "email")),
+                add=(("part", -7), ("shard", "{table}.{database}")),
+                masks=(("amount", Mask(MaskKind.REDACT)),) if has_amount and is_masked else (),
+            )
+        rules.append(rule)
+    chance.shuffle(rules)
+    tests = {name: condition[1] for name, condition in chosen.items()}
+    return Scene(View(tuple(rules)), tests, has_amount, is_masked)
+
+
+def target_inventory(scene: Scene) -> Inventory:
+    """The tables under their names in the view: other orders of columns, and one more that has a default."""
+    known = inventory("bank")
+    found = {}
+    for name, target in NAMES.items():
+        table = known.tables["bank", name]
+        renamed = {"id": "no", "mail": "email"} if name == "accounts" else {}
+        columns = {
+            renamed.get(column.name, column.name): replace(
+                column, name=renamed.get(column.name, column.name)
+            )
+            for column in reversed(list(table.columns.values()))
+            if column.name != "amount" or scene.has_amount
+        }
+        if name == "accounts":
+            text = columns["email"]
+            columns |= {
+                "shard": replace(text, name="shard", collation="utf8mb4_bin", nullable=False),
+                "part": CatalogColumn("part", "int", "int", "", "", False, False),
+                "own": CatalogColumn("own", "int", "int", "", "", True, False),
+            }
+        keys = tuple(
+            UniqueKey(key.name, tuple(renamed.get(one, one) for one in key.columns), True)
+            for key in table.unique_keys
+        )
+        found["copy", target] = replace(
+            table, database="copy", table=target, columns=columns, unique_keys=keys
+        )
+    (foreign,) = known.foreign_keys
+    foreign = replace(foreign, child=("copy", "children"), parent=("copy", "parents"))
+    return replace(known, tables=found, foreign_keys=(foreign,))
+
+
+Row = tuple[tuple[str, object], ...]
+
+
+def _row(image: Image) -> Row:
+    return tuple(sorted(image.items()))
+
+
+@dataclass
+class ViewTables:
+    """The rows of the target's tables. A server refuses what ``apply`` refuses."""
+
+    rows: dict[str, Counter[Row]] = field(
+        default_factory=lambda: {name: Counter() for name in NAMES.values()}
+    )
+
+    def copy(self) -> "ViewTables":
+        """An independent copy."""
+        return ViewTables({name: Counter(rows) for name, rows in self.rows.items()})
+
+    def apply(self, name: str, before: Image | None, after: Image | None) -> None:
+        """Apply one change; RefusedError leaves the rows unchanged."""
+        left = Counter(self.rows[name])
+        if before is not None:
+            if not left[_row(before)]:
+                raise RefusedError
+            left -= Counter([_row(before)])
+        if after is not None:
+            for column in _UNIQUE[name]:
+                value = after[column]
+                taken = (dict(row)[column] for row in left)
+                if value is not None and collated(value) in map(collated, taken):
+                    raise RefusedError
+            left[_row(after)] += 1
+        self.rows[name] = left
+        if name == "parents" and before is not None and after is None:
+            children = self.rows["children"]
+            kept = {row: n for row, n in children.items() if dict(row)["p"] != before["id"]}
+            self.rows["children"] = Counter(kept)
+
+
+class ViewWriter(ModelWriter):
+    """Takes the values of a change from the cells, as the columns of the target's plan name them."""
+
+    def _apply(self, rows: Rows, numbers: RecordNumbers) -> None:
+        for number in map(int, numbers):
+            change = self._change(rows, number)
+            try:
+                self._session.work.tables.apply(*change)
+            except RefusedError:
+                raise Fatal("MR-5010", f"{change} is refused") from None
+
+    def _change(self, rows: Rows, number: int) -> tuple[str, Image | None, Image | None]:
+        record = rows.records[number]
+        plan = self._plans.table_plan(int(record[walk.SLOT]))
+        first, width = (
+            int(record[walk.FIRST_CELL]),
+            int(rows.programs.widths[int(record[walk.SLOT])]),
+        )
+
+        def image(begin: int) -> dict[str, object]:
+            return {
+                column.name: value_of(rows.values.payload, rows.cells, begin + at)
+                for at, column in plan.columns
+            }
+
+        op = int(record[walk.OP])
+        before = image(first) if op != walk.OP_CREATE else None
+        after = image(first + width) if op != walk.OP_DELETE else None
+        return plan.target.table, before, after
+
+
+def expected(scene: Scene, tables: Tables) -> dict[str, Counter[Row]]:
+    """The source's rows as the view has them."""
+    return {target: Counter(_shown(scene, tables, name)) for name, target in NAMES.items()}
+
+
+def _shown(scene: Scene, tables: Tables, name: str) -> Iterator[Row]:
+    names = [column.name for column in schemas("bank")[name].columns]
+    for row in tables.sorted(name):
+        shown = scene.row(name, dict(zip(names, row, strict=True)))
+        if shown is not None:
+            yield _row(shown)
+
+
+def run_view(
+    seed: int,
+    *,
+    steps: int,
+    flavour: Flavour = Flavour.MYSQL,
+    guard: Callable[[pytest.MonkeyPatch], None] | None = None,
+) -> None:
+    """Apply a history under a view, in solo, transactional and spread turns; AssertionError if the rows are wrong."""
+    history: History = make_history("bank", seed=seed, steps=steps, flavour=flavour)
+    chance = random.Random(seed)
+    scene = make_scene(chance)
+    target = ModelTarget(history, chance, 0.1, view=scene.view, inventory=target_inventory(scene))
+    target.state = State(tables=ViewTables())
+    turns: list[Turn] = [one_turn, one_spread_turn, whole_turn]
+    with pytest.MonkeyPatch.context() as patch:
+        model_patched(patch, target)
+        spread_patched(patch, target)
+        patch.setattr(target_transaction, "RowWriter", ViewWriter)
+        patch.setattr(large_transaction, "RowWriter", ViewWriter)
+        if guard is not None:
+            guard(patch)
+        run_randomly(target, task=f"view{next(_names)}", turns=turns)
+    tables: Any = target.state.tables
+    wanted = expected(scene, history.tables)
+    assert tables.rows == wanted, OTHER_ROWS
+    assert target.state.mark.seq == history.stream.seq
