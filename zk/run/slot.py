@@ -15,6 +15,8 @@ Guarantees
   assigned to it: with a new lease, a new epoch, and a full start from the state of the topic or target.
 - BLOCKED is written to the tree before the lease is released, if the ensemble can be reached. The worker also
   remembers it.
+- While a task starts again after an error, its report keeps the error until the runner reports: an operator who looks
+  at any moment sees the reason.
 
 ``except Exception`` is allowed here, because every error of a runner, or of acquiring its lease, must become a state
 with a code, and in ``zk.run.subscriber_watch``.
@@ -167,13 +169,14 @@ class Slot:
 
     def _run_until_ended(self) -> None:
         failures = Failures()
+        step: NextStep | None = None
         while not self._ending.is_set():
             lease = self._try_acquire()
             if lease is None:
                 continue
             self._incarnation = lease.incarnation
             fault_point(AFTER_ACQUIRE)
-            error = self._run(lease)
+            error = self._run(lease, step)
             self.ended_runs += 1
             failures = self._reset_after_steady_run(failures)
             if error is None and self._ending.is_set():
@@ -214,11 +217,18 @@ class Slot:
             self._ending.wait(step.wait_s)
         return None
 
-    def _run(self, lease: Lease) -> BaseException | None:
+    def _run(self, lease: Lease, failed: NextStep | None) -> BaseException | None:
+        """The error that ended the run. ``failed``: what came of the run before it."""
         self._running_since_s = None
         try:
             self._load_progress()
-            self._set_state(TaskState.ASSIGNED, why="starting", epoch=lease.epoch)
+            if failed is None:
+                self._set_state(TaskState.ASSIGNED, why="starting", epoch=lease.epoch)
+            else:
+                error = failed.error
+                self._set_state(
+                    failed.state, why=error.full_message, error=error, epoch=lease.epoch
+                )
             self._context.starts.begin(self._name, revision=self.task.entry.revision)
             self._has_start = True
             self._context.runner.run(
