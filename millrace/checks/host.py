@@ -73,12 +73,15 @@ def judge_disk(subject: Subject, use: HostUse) -> Requirement:
 
 
 def judge_open_files(subject: Subject, limit: int) -> Requirement:
-    """MR-4175 if the limit is low."""
+    """MR-4175 if the limit of this process is low. That of a service is not known here."""
     if 0 <= limit < OPEN_FILES_MIN:
         return subject.warn(
-            "MR-4175", "open files", found=str(limit), wanted=f"at least {OPEN_FILES_MIN}"
+            "MR-4175",
+            "open files",
+            found=f"{limit} in this shell; a service has its own limit",
+            wanted=f"at least {OPEN_FILES_MIN}, in the service",
         )
-    return subject.ok("open files", "unlimited" if limit < 0 else str(limit))
+    return subject.ok("open files", f"{'unlimited' if limit < 0 else limit} in this shell")
 
 
 def free_memory_bytes(*, meminfo: Path = _MEMORY, cgroup: Path = _CGROUP) -> int:

@@ -6,9 +6,10 @@ This module assembles and prints; the checks are in ``checks`` of each folder.
 
 import functools
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import typer
@@ -48,10 +49,18 @@ from millrace.zk.tree.documents import capture_task_among
 
 CONNECT_S = 5.0
 PAUSE_H = 72.0
-_KERNELS = {
-    CaptureTask: "millrace.producer.convert.kernel.compiled",
-    ApplyTask: "millrace.consumer.kernel.compiled",
-    PublishTask: "millrace.consumer.kernel.compiled",
+# the groups of kernels that a worker of such a task compiles, with the module that has a group's folder
+KERNELS: Mapping[type[TaskDocument], Mapping[str, str]] = {
+    CaptureTask: {
+        "relay": "millrace.producer.binlog.compiled",
+        "converter": "millrace.producer.convert.kernel.compiled",
+        "snapshot": "millrace.producer.snapshot.kernel.compiled",
+    },
+    ApplyTask: {"apply": "millrace.consumer.kernel.compiled"},
+    PublishTask: {
+        "apply": "millrace.consumer.kernel.compiled",
+        "kafka": "millrace.drivers.kafka.headers",
+    },
 }
 
 
@@ -305,15 +314,26 @@ def _check_registry(registry: Registry, *, is_written: bool) -> Iterator[Require
 
 
 def _host_check(scope: Scope, relay_dir: Path | None) -> Check:
-    from millrace.compiled import cache_folders
-
     kinds = {type(task) for task in scope.tasks}
-    for kind in kinds:
-        importlib.import_module(_KERNELS[kind])  # adds its folder to `cache_folders`
     rules = [scope.known.sets[name].relay.purge for name in scope.sets if name in scope.known.sets]
     free_gb = max((purge.remain_gb for purge in rules), default=0)
-    kernels = dict(cache_folders) if kinds else None
+    kernels = kernel_folders(kinds) or None
     use = HostUse(
         relay_dir, free_gb, applies=bool(kinds & {ApplyTask, PublishTask}), kernels=kernels
     )
     return Check(Subject(Area.HOST, "this machine"), functools.partial(check_host, use))
+
+
+def kernel_folders(kinds: Collection[type[TaskDocument]]) -> Mapping[str, Path]:
+    """The folders of the machine code that workers of these tasks need on this machine.
+
+    Not of all groups that this process happens to import: no worker may ever compile them. Without Spark no worker
+    applies or publishes here.
+    """
+    from millrace.compiled import cache_folders
+
+    here = [kind for kind in kinds if kind is CaptureTask or find_spec("pyspark") is not None]
+    modules = {name: module for kind in here for name, module in KERNELS[kind].items()}
+    for module in modules.values():
+        importlib.import_module(module)  # adds its folder to `cache_folders`
+    return {name: cache_folders[name] for name in sorted(modules)}
