@@ -8,21 +8,50 @@
 Machine code is kept in ``$MILLRACE_HOME/kernels/<name>-<key>``. The key is a digest of numba's version and of the code
 (without comments) of every source file. numba itself checks only the file of the outermost function, and would miss an
 edited helper. ``NUMBA_DISABLE_JIT=1`` runs plain Python, for a debugger.
+
+``compiling`` knows whether this process compiles now, for its status.
 """
 
 import ast
 import hashlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core import event
 
 from millrace.home_folder import home
 
 # by name, the folder of the machine code of each group of kernels that this process has imported
 cache_folders: dict[str, Path] = {}
+
+GAP_S = 1.5  # between two functions of a kernel
+
+
+class _Compiling(event.Listener):
+    """Listens to numba, which compiles one function at a time, and within it those that it calls."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._ended_at_s = float("-inf")
+
+    def on_start(self, _event: object) -> None:
+        self._depth += 1
+
+    def on_end(self, _event: object) -> None:
+        self._depth -= 1
+        self._ended_at_s = time.monotonic()
+
+    def is_now(self) -> bool:
+        """Whether this process compiles, and does not only read machine code from the cache."""
+        return self._depth > 0 or time.monotonic() - self._ended_at_s < GAP_S
+
+
+compiling = _Compiling()
+event.register("numba:compile", compiling)
 
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -9,17 +9,21 @@ import hashlib
 import os
 import subprocess
 import sys
+import threading
 import warnings
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 from millrace.home_folder import home
+from millrace.log import get_logger
 
 INTERPRETED = "NUMBA_DISABLE_JIT"  # numba's variable, read when it is imported
 _ROOT = Path(__file__).parent
 _FOLDERS = (".", "schemas", "producer")  # a checkout has links to the other two
 _NICE = 10
+
+log = get_logger("machine_code")
 
 
 def is_compiled() -> bool:
@@ -31,6 +35,25 @@ def note_compiled() -> None:
     """Every kernel of capture has run in this process, and its machine code is in the home folder."""
     _mark().parent.mkdir(parents=True, exist_ok=True)
     _mark().touch()
+
+
+def is_compiling() -> bool:
+    """Whether this process compiles kernels now, so that a task in it may wait for that."""
+    module = sys.modules.get("millrace.compiled")  # its import takes a second
+    return module is not None and bool(module.compiling.is_now())
+
+
+def compile_ahead() -> None:
+    """Compile the kernels before the first task needs them, unless they are compiled. Returns at once."""
+    if INTERPRETED in os.environ:
+        return
+    try:
+        if not is_compiled():
+            compile_in_background()
+    except (
+        OSError
+    ) as error:  # the first task compiles, or reports that the home folder can't be written
+        log.warning("kernels are not compiled ahead", error=error)
 
 
 def interpret() -> bool:
@@ -53,7 +76,7 @@ def compile_in_background() -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return
-        subprocess.Popen(
+        process = subprocess.Popen(
             [
                 sys.executable,
                 "-P",  # the folder of the user may have files with names of modules
@@ -68,6 +91,8 @@ def compile_in_background() -> None:
             start_new_session=True,
             pass_fds=(lock.fileno(),),
         )
+    # no zombie in a worker that runs for months
+    threading.Thread(target=process.wait, name="compiler", daemon=True).start()
 
 
 @cache

@@ -24,7 +24,22 @@ _PROCESSES = (
     "SHOW PROCESSLIST on the target shows the lock or the long statement that holds the task up."
 )
 _FIRST_TURN = " If it shows none, wait: before its first turn, a new installation compiles for a minute or two."
+_COMPILES = "compiles kernels, once for each installation and version"
+_COMPILE_FIX = (
+    "Nothing to do: this takes a minute or two, and the task then continues. A worker that starts compiles them in the"
+    " background; `python -m millrace.producer.task.warm_up` does so before."
+)
+_COMPILE_S = 2.0  # a task that has waited for longer may wait for the compiler of its process
 REPORT_AGE_S_MAX = 15.0  # owners write a report every 5 s at least (``zk.tree.reports.REPEAT_S``)
+
+
+def with_compiler(report: TaskReport) -> TaskReport:
+    """The report of a task in a process that compiles kernels: a task that starts or waits says so."""
+    waits_s = [report.silent_s, *(s.waits_s for s in (report.published, report.delivered) if s)]
+    is_waiting = report.state is TaskState.RUNNING and max(waits_s) > _COMPILE_S
+    if not is_waiting and report.state is not TaskState.ASSIGNED:
+        return report
+    return replace(report, why=f"{_COMPILES}; {report.why}")
 
 
 def with_stall(report: TaskReport, *, age_s: float = 0.0) -> TaskReport:
@@ -33,6 +48,8 @@ def with_stall(report: TaskReport, *, age_s: float = 0.0) -> TaskReport:
     if not reason:
         return report
     why = f"{reason}; it reported: {report.why}" if report.why else reason
+    if _COMPILES in report.why and age_s <= REPORT_AGE_S_MAX:
+        fix = _COMPILE_FIX
     stalled = Retryable("MR-4016", why, fix=fix)
     return replace(report, state=TaskState.STALLED, why=why, code=stalled.code, fix=stalled.fix)
 

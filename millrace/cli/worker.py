@@ -10,6 +10,7 @@ import typer
 from millrace.cli.control import Control, console, control, new_table, operator, print_json
 from millrace.cli.options import Http, Labels, Sets, labels_of
 from millrace.errors import Retryable
+from millrace.machine_code import compile_ahead
 from millrace.process.privacy import keep_private
 from millrace.schemas.documents import TaskKind
 from millrace.zk.lease.membership import WorkerIdentity, process_name
@@ -67,10 +68,11 @@ def run(
         labels=labels_of(label),
         capacity=capacity,
     )
-    sys.exit(_run(worker, relay_dir, http))
+    sys.exit(run_capture(worker, relay_dir, http))
 
 
-def _run(worker: WorkerIdentity, relay_dir: Path, http: str) -> int:
+def run_capture(worker: WorkerIdentity, relay_dir: Path, http: str) -> int:
+    """Run a capture worker until a signal. Returns the exit status."""
     from millrace.http import open_page
     from millrace.producer.source.set_stream import Site
     from millrace.producer.source.set_streams import Upstreams
@@ -79,6 +81,7 @@ def _run(worker: WorkerIdentity, relay_dir: Path, http: str) -> int:
     from millrace.zk.run.worker import run_worker
 
     keep_private()
+    compile_ahead()  # a standby must not begin with it when it takes over
 
     def runner(store: Store) -> CaptureRunner:
         site = Site(root=relay_dir, installation=store.installation, directives=store.directives)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from millrace.schemas.stages import Applied, AppliedCounts, Captured, Published, SourceView
-from millrace.schemas.stall import REPORT_AGE_S_MAX, STALL_S, with_stall
+from millrace.schemas.stall import REPORT_AGE_S_MAX, STALL_S, with_compiler, with_stall
 from millrace.schemas.status import TaskReport, TaskState
 from tests.kit.control.reports import FULL_CAPTURE
 
@@ -71,3 +71,20 @@ def test_only_a_running_task_can_stall(state: TaskState) -> None:
     """The others have a reason already."""
     report = replace(RUNNING, state=state, silent_s=LONG_S, applied=Applied(waits_s=LONG_S))
     assert with_stall(report, age_s=LONG_S) == report
+
+
+def test_task_that_waits_for_the_compiler_says_so() -> None:
+    """While it starts and while nothing moves; a task of the same process that moves does not."""
+    starting = with_compiler(TaskReport(TaskState.ASSIGNED, why="starting"))
+    assert starting.why == "compiles kernels, once for each installation and version; starting"
+    assert with_compiler(RUNNING) == RUNNING
+    for waits in (
+        replace(RUNNING, silent_s=LONG_S),
+        replace(RUNNING, published=Published(waits_s=LONG_S)),
+    ):
+        stalled = with_stall(with_compiler(waits))
+        assert (stalled.code, "compiles kernels" in stalled.why) == ("MR-4016", True)
+        assert stalled.fix.startswith("Nothing to do")
+    hung = with_stall(with_compiler(replace(RUNNING, silent_s=LONG_S)), age_s=REPORT_AGE_S_MAX + 1)
+    assert "is silent" in hung.why
+    assert "log of w1" in hung.fix

@@ -31,7 +31,9 @@ from dataclasses import dataclass, replace
 
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
+from millrace.machine_code import is_compiling
 from millrace.schemas.documents import Brokers, RelayTask, Work, address_of, set_of
+from millrace.schemas.stall import with_compiler
 from millrace.schemas.status import STAGES, TaskReport, TaskState, report_from_json, report_to_plain
 from millrace.zk.client.session import REQUEST_BYTES_MAX, Node, Session
 from millrace.zk.tree.entries import NODE_BYTES_MAX
@@ -217,7 +219,13 @@ class StatusWriter:
 
     def _write(self, task: str, known: _Task, *, is_forced: bool) -> bool:
         with self._writing:
-            offered, now_s = known.offered, time.monotonic()
+            now_s = time.monotonic()
+            silent_s = known.silent_s(now_s)
+            report = replace(known.offered.report, silent_s=silent_s)
+            if is_compiling():
+                report = with_compiler(report)
+            # how long it is silent is no change
+            offered = replace(known.offered, report=replace(report, silent_s=0.0))
             if offered.report.epoch == 0:
                 return True
             if offered.incarnation not in (None, self._session.incarnation):
@@ -231,7 +239,7 @@ class StatusWriter:
             if not is_forced and not is_due(offered, known.written, ages, every=every):
                 return True
             path, epoch = self._tree.status(task), offered.report.epoch
-            content = _content(offered, silent_s=known.silent_s(now_s))
+            content = _content(offered, silent_s=silent_s)
             try:
                 known.version = self._put(path, content, epoch=epoch, version=known.version)
             except Retryable as error:
