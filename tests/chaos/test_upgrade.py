@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,11 @@ from millrace.deploy.local.stack import LocalStack, StackOptions
 from millrace.deploy.package.bundle import build_wheel
 from millrace.deploy.servers.process import ProcessSpec, ServerProcess
 from millrace.schemas.documents import PublishTask, parse_task
+from millrace.schemas.status import TaskState
+from millrace.zk.client.session import Session
+from millrace.zk.view import read_cluster, views
 from tests.fixtures.servers import FLAVOURS
-from tests.fixtures.stack import LOAD_RATE, FaultStack
+from tests.fixtures.stack import LOAD_RATE, TREE, FaultStack
 from tests.kit.control.page import Scrape
 from tests.kit.local_stack import metrics_address
 from tests.kit.publish.local import published
@@ -187,14 +191,19 @@ class Cluster:
         self.stack.services[name].stop(timeout_s=60)
         self.start(name, installation)
         if is_worker:
-            eventually(lambda: self._is_listed(name), every_s=LOOK_S, timeout_s=WAIT_S, what=name)
+            with self.stack.control() as session:
+                is_listed = partial(self._is_listed, session, name)
+                eventually(is_listed, every_s=LOOK_S, timeout_s=WAIT_S, what=name)
             self.command(installation, "worker", "undrain", name)
         if name == "registry":
             self.stack.stack.wait_running()
         self.check()
 
-    def _is_listed(self, name: str) -> bool:
+    def _is_listed(self, session: Session, name: str) -> bool:
+        """With its version. The command costs a second of a core, so it only runs once the worker is there."""
         assert self.stack.services[name].is_alive(), self.stack.services[name].failure("ended")
+        if name not in read_cluster(session, TREE).workers:
+            return False
         rows = json.loads(self.command(self.new, "worker", "list", "--json"))
         wanted = __version__ if self.runs[name] is self.new else None
         return any(
@@ -214,13 +223,14 @@ class Cluster:
 
     def wait_all_run(self) -> None:
         """Wait until every task moves rows under the wheels that run."""
+        with self.stack.control() as session:
 
-        def are_running() -> bool:
-            self.check()
-            status = json.loads(self.command(self.new, "status", "--json"))
-            return {task["state"] for task in status["tasks"]} == {"running"}
+            def are_running() -> bool:
+                states = {view.report.state for view in views(read_cluster(session, TREE))}
+                return states == {TaskState.RUNNING}
 
-        eventually(are_running, every_s=LOOK_S, timeout_s=WAIT_S, what="all tasks run")
+            eventually(are_running, every_s=LOOK_S, timeout_s=WAIT_S, what="all tasks run")
+        self.check()
 
     def is_named_by_metrics(self, version: str) -> bool:
         """Whether every process names this version in its metrics."""

@@ -89,5 +89,6 @@ class Installation:
             check=False,
             timeout=RUN_S,
         )
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        said = f"{command} ended with {done.returncode}\n{done.stdout}{done.stderr}"
+        assert done.returncode == 0, said
         return done.stdout
