@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from millrace.consumer.checks.outputs import Outputs, outputs_of
-from millrace.consumer.publish.source_texts import may_have_uuids, read_source_texts, weighs_texts
+from millrace.consumer.view.source_texts import may_have_uuids, read_source_texts, weighs_texts
 from millrace.schemas.documents import PublishTask, SetDocument
 from millrace.schemas.table.structure import TableSchema
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 
 from millrace.checks.clock import CLOCK_SQL, judge_clock, read_clock
 from millrace.checks.requirement import Area, Level, Requirement, Subject, shortened
-from millrace.consumer.records.row_schemas import layout_of
+from millrace.consumer.records.row_schemas import RowSchemas, layout_of
 from millrace.consumer.tables.cascades import inexact
 from millrace.consumer.tables.filter import Route
-from millrace.consumer.tables.table_plan import plan_table
+from millrace.consumer.tables.table_plans import Catalogue, TablePlans
 from millrace.consumer.target.progress import DATABASE, read_schemas
-from millrace.consumer.view.layout import viewed_table
+from millrace.consumer.target.stored_view import read_view
 from millrace.drivers.kafka.reader import NoTopic, TopicReader
 from millrace.drivers.mysql.catalog import CatalogTable, Inventory, TableKey, read_inventory
 from millrace.drivers.mysql.connection import LOCK_WAIT_S, MySqlSession, connect, text_of
@@ -37,6 +37,7 @@ from millrace.drivers.mysql.primary import primary_member
 from millrace.errors import Fatal, MillraceError
 from millrace.schemas.documents import ApplyTask, Reader, SetDocument, TableFilter
 from millrace.schemas.gtid import Flavour
+from millrace.schemas.view.collation import CollationWeights
 from millrace.schemas.view.view import ALL_TABLES, View
 from millrace.wording import counted
 
@@ -96,7 +97,9 @@ def check_target(document: SetDocument, use: TargetUse) -> Iterator[Requirement]
         yield from judge_grants(subject, grants, needed, others, kept=kept)
         yield from judge_tables(subject, inventory, admitted)
         for task in use.tasks:
-            yield from judge_schemas(subject, task, texts[task.name], inventory)
+            weighing = replace(task.view, collations=_weights(session, task))
+            weighed = replace(task, view=weighing)
+            yield from judge_schemas(subject, weighed, texts[task.name], inventory)
             yield from judge_safe_mode(subject, task, inventory)
 
 
@@ -233,31 +236,25 @@ def has_usable_key(table: CatalogTable) -> bool:
 def judge_schemas(
     subject: Subject, task: ApplyTask, texts: Sequence[str], inventory: Inventory
 ) -> Iterator[Requirement]:
-    """MR-5013, MR-5015, … for each table of the topic that does not fit its newest schema, as a warning.
+    """MR-5013, MR-5015, MR-5207, … for each table of the topic that does not fit its newest schema, as a warning.
 
     A missing table is no finding: the topic may have dropped it. The same can be true of a column. The target stores
     schemas without the place of their last row: after a statement that gave a table a former structure back, the
     newest one is not that of its rows.
     """
-    layouts = {
-        (layout.table.database, layout.table.table): layout for layout in map(layout_of, texts)
-    }
+    schemas = RowSchemas(dict(enumerate(texts)))
     route = Route(task.view, inventory.folds_names)
-    known = [
-        layout
-        for key, layout in layouts.items()
-        if (target := route.target_of(*key)) and inventory.key(*target) in inventory.tables
-    ]
+    plans = TablePlans(Catalogue("", schemas, inventory, route))
+    newest = {plans.state_name(slot): slot for slot in range(len(texts)) if plans.admits(slot)}
+    known = [slot for slot in newest.values() if plans.has_table(slot)]
     what, wanted = (
         f"tables of {task.name}",
         "as in the newest schema, unless a later statement has changed it back or dropped it",
     )
     is_fit = True
-    for layout in known:
+    for slot in known:
         try:
-            viewed = viewed_table(task.view, layout, folds=inventory.folds_names)
-            if viewed is not None:
-                plan_table(viewed, inventory)
+            plans.table_plan(slot)
         except MillraceError as error:
             is_fit = False
             yield replace(subject.error(what, error, wanted=wanted), level=Level.WARN)
@@ -289,6 +286,17 @@ def _schemas(session: MySqlSession, task: ApplyTask) -> list[str]:
             raise
         return []
     return [known[schema_id] for schema_id in sorted(known)]
+
+
+def _weights(session: MySqlSession, task: ApplyTask) -> tuple[CollationWeights, ...]:
+    """How the source weighs the literals of the view's conditions, as far as the task has asked."""
+    try:
+        stored = read_view(session, task.name)
+    except Fatal as error:
+        if error.code not in ("MR-5012", "MR-5007"):
+            raise
+        return ()
+    return stored.weights if stored is not None else ()
 
 
 def _admits(views: Sequence[View], key: TableKey) -> bool:

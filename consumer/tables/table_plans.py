@@ -181,6 +181,10 @@ class TablePlans:
             )
             raise Fatal("MR-5207", what, table=viewed.source.full_name)
 
+    def has_table(self, slot: int) -> bool:
+        """Whether the target has the table of a slot."""
+        return self._target_name(slot) in self.inventory.tables
+
     def _target_name(self, slot: int) -> TableKey | None:
         """The name of a slot's table on the target; None if the document leaves the table out."""
         table = self.programs.layouts[slot].table

@@ -10,16 +10,16 @@ from millrace.consumer.publish.definitions import content_of, describe, weights_
 from millrace.consumer.publish.mark import Description, Position
 from millrace.consumer.publish.outputs import OutputShape, TaskOrder
 from millrace.consumer.publish.snapshot_rows import OWNED
-from millrace.consumer.publish.source_texts import (
+from millrace.consumer.spark.session import FIRST_OFFSET
+from millrace.consumer.topic.structures import topic_tables
+from millrace.consumer.view.mask_keys import MaskKeys
+from millrace.consumer.view.source_texts import (
     SourceTexts,
     compares_texts,
     read_source_texts,
     reads_octets,
     weighs_texts,
 )
-from millrace.consumer.spark.session import FIRST_OFFSET
-from millrace.consumer.topic.structures import topic_tables
-from millrace.consumer.view.mask_keys import MaskKeys
 from millrace.drivers.kafka.reader import TopicIdentity
 from millrace.errors import MillraceError
 from millrace.log import get_logger

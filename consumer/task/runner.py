@@ -48,7 +48,7 @@ from millrace.consumer.task.follow_topic import follow
 from millrace.consumer.task.lag import End, Look, Pace
 from millrace.consumer.task.loss import TimeToLoss
 from millrace.consumer.task.report import loading_report, running_report, waiting_report
-from millrace.consumer.task.start import applier_of, end_load, has_to_load, owner_of
+from millrace.consumer.task.start import applier_of, end_load, has_to_load, owner_of, weighed
 from millrace.consumer.topic.beginning import begin_at, topic_begin, waiting_for
 from millrace.consumer.turn.driver import BatchApplier
 from millrace.consumer.turn.warm_up import warm
@@ -140,7 +140,8 @@ class ApplyRunner:
                 if loaded is None:
                     return  # stopped
                 end_load(session, task, owner, loaded)
-            applier = applier_of(session, endpoint, task, owner)
+            weigh = partial(weighed, task, self._documents)
+            applier = applier_of(session, endpoint, task, owner, weigh=weigh)
             applier.mark = followed(session, applier, topic, source=task.source)
             loader = self._make_loader(task, endpoint)
             note_filter(session, applier.owner, task, loader)

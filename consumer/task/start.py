@@ -5,13 +5,15 @@ refused: rows above the mark may have been applied under the one that is stored.
 """
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
 
 from millrace.consumer.spark.session import FIRST_OFFSET, LANES_MAX
 from millrace.consumer.target.conflicts import forget_blocking
 from millrace.consumer.target.fence import raise_fence
 from millrace.consumer.target.loads import LoadStream, begin_stream
 from millrace.consumer.target.progress import (
-    DATABASE,
     Mark,
     MarkTopic,
     Owner,
@@ -22,19 +24,22 @@ from millrace.consumer.target.progress import (
     read_mark,
 )
 from millrace.consumer.target.running_statement import Waiting, await_statement, pause
+from millrace.consumer.target.stored_view import StoredView, insert_view, read_view, update_view
 from millrace.consumer.target.streams import is_partial
 from millrace.consumer.target.wait_procedure import create_procedure
+from millrace.consumer.topic.structures import topic_tables
 from millrace.consumer.turn.driver import BatchApplier
 from millrace.consumer.turn.order import Assignment, Rules
 from millrace.consumer.view.mask_keys import MaskKeys
+from millrace.consumer.view.source_texts import compares_texts, read_source_texts, weighs_texts
 from millrace.drivers.mysql.connection import Endpoint, MySqlSession
-from millrace.errors import Fatal
+from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
-from millrace.schemas.documents import ApplyTask, canonical_json
+from millrace.schemas.documents import ApplyTask, CaptureTask, SetDocument
 from millrace.schemas.gtid import parse_any_gtid_set
-from millrace.schemas.view.view import View, plain_view
+from millrace.schemas.view.collation import CollationWeights
+from millrace.schemas.view.view import View
 
-CONTENT_FORMAT = 1  # of ``millrace.view``
 SHOWN_CHARACTERS = 500
 
 _log = get_logger("apply")
@@ -79,20 +84,37 @@ def end_load(session: MySqlSession, task: ApplyTask, owner: Owner, loaded: LoadS
     begin_stream(session, owner, mark_after(loaded.begin, task.source.topic), loaded.end)
 
 
+Weigh = Callable[[View, tuple[CollationWeights, ...]], View]
+
+
+def _with_known(view: View, known: tuple[CollationWeights, ...]) -> View:
+    return replace(view, collations=known)
+
+
 def applier_of(
-    session: MySqlSession, endpoint: Endpoint, task: ApplyTask, owner: Owner
+    session: MySqlSession,
+    endpoint: Endpoint,
+    task: ApplyTask,
+    owner: Owner,
+    *,
+    weigh: Weigh = _with_known,
 ) -> BatchApplier:
-    """Read the progress, or insert the first mark."""
+    """Read the progress, or insert the first mark. ``weigh``: ``weighed``, if the source can be asked."""
+    found, stored = read_mark(session, task.name), read_view(session, task.name)
+    mark, known = found[0] if found else None, stored.weights if stored is not None else ()
     view = task.view.with_fingerprints(MaskKeys().fingerprints(task.view))
-    found = read_mark(session, task.name)
-    mark = found[0] if found else None
+    if mark is not None:
+        _check_view(task.name, view, stored)
+    session.rollback()  # the source may take its time
+    view = weigh(view, known if mark is not None else ())
     if mark is None:
         mark = mark_after(task.start.gtid_set, task.source.topic)
         check_fence(session, owner)  # of two concurrent first starts, only one inserts the mark
         insert_mark(session, task.name, mark)
-        _insert_view(session, task, view, mark)
-    else:
-        _check_view(session, task, view)
+        insert_view(session, task.name, view, begin_seq=mark.seq)
+    elif view.collations != known:
+        check_fence(session, owner)
+        update_view(session, task.name, view)
     if mark.topic.name != task.source.topic:
         raise Fatal(
             "MR-5022",
@@ -113,46 +135,55 @@ def applier_of(
     return BatchApplier(assignment, owner, mark, is_partial=partial)
 
 
-def _insert_view(session: MySqlSession, task: ApplyTask, view: View, mark: Mark) -> None:
-    """Store the view of a task that begins, if it is more than a choice of tables. Does not commit."""
-    if view.as_filter is None:
-        session.query(
-            f"REPLACE INTO {DATABASE}.view (task, begin_seq, content) VALUES (%s, %s, %s)",
-            (task.name, mark.seq, canonical_json(_content(view))),
-        )
-
-
-def _check_view(session: MySqlSession, task: ApplyTask, view: View) -> None:
+def _check_view(task: str, view: View, stored: StoredView | None) -> None:
     """Fatal MR-5209 if rows were delivered under another view, MR-5203 if with another secret of a mask.
 
     Another choice of tables is possible.
     """
-    rows = session.query(f"SELECT content FROM {DATABASE}.view WHERE task = %s", (task.name,))
-    found = str(rows[0][0]) if rows else ""
-    wanted = canonical_json(_content(view)) if view.as_filter is None else ""
-    if found == wanted:
-        return
-    before = json.loads(found)["tables"] if found else "include and exclude"
-    if before == plain_view(view):
-        stored = json.loads(found)["secrets"]
-        changed = [name for name, one in _secrets(view).items() if stored.get(name) != one]
+    wanted = StoredView.of(view)
+    before, now = (one.tables if one is not None else None for one in (stored, wanted))
+    if before != now:
+        shown = json.dumps(before)[:SHOWN_CHARACTERS] if before else "`include` and `exclude`"
+        raise Fatal("MR-5209", f"{task} has applied rows under another view: {shown}", task=task)
+    if stored is not None and wanted is not None and stored.secrets != wanted.secrets:
+        changed = [name for name, one in wanted.secrets.items() if stored.secrets.get(name) != one]
         what = f"the secret {', '.join(changed)} is not the one of the view"
-        raise Fatal("MR-5203", what, task=task.name)
-    raise Fatal(
-        "MR-5209",
-        f"{task.name} has applied rows under another view: {json.dumps(before)[:SHOWN_CHARACTERS]}",
-        task=task.name,
-    )
+        raise Fatal("MR-5203", what, task=task)
 
 
-def _content(view: View) -> dict[str, object]:
-    return {"format": CONTENT_FORMAT, "tables": plain_view(view), "secrets": _secrets(view)}
+class Documents(Protocol):
+    """The documents that a start asks for if a condition compares texts. Implemented by the runner's documents."""
+
+    def set_document(self, name: str) -> SetDocument:
+        """The current document of a set."""
+
+    def capture_task_of(self, task: ApplyTask) -> CaptureTask:
+        """The task that captures to the apply task's topic."""
 
 
-def _secrets(view: View) -> dict[str, str]:
-    """The fingerprints of the masks' secrets."""
-    masks = (mask for rule in view.rules for _, mask in rule.masks)
-    return {mask.secret: mask.fingerprint for mask in masks if mask.secret}
+def weighed(
+    task: ApplyTask, documents: Documents, view: View, known: tuple[CollationWeights, ...]
+) -> View:
+    """The view with how the source weighs the literals of its conditions. ``known`` weights are kept.
+
+    While the source does not answer, they are used alone; without any, only a table of the topic that needs weights
+    stops the start. Fatal MR-5201 for a condition on a UUID.
+    """
+    if not compares_texts(view):
+        return replace(view, collations=known)
+    tables = topic_tables(task.source)
+    try:
+        document = documents.set_document(documents.capture_task_of(task).set_name)
+        texts = read_source_texts(view, tables, document, known=known)
+    except MillraceError as error:
+        if not known and weighs_texts(view, tables):
+            raise
+        _log.warning("the source was not asked about its texts", task=task.name, error=error)
+        return replace(view, collations=known)
+    for problem in texts.problems:
+        if problem.code == "MR-5201":
+            raise problem
+    return replace(view, collations=texts.weights)
 
 
 def mark_after(gtid_set: str, topic: str) -> Mark:

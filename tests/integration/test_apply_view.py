@@ -8,24 +8,37 @@ import json
 import random
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from millrace.consumer.target.conflicts import read_conflict, schema_of
 from millrace.consumer.target.progress import decide_intent
+from millrace.consumer.task import start
 from millrace.consumer.write.resolve_conflict import replay
 from millrace.deploy.servers import DatabaseServer
 from millrace.drivers.mysql.connection import connect
-from millrace.errors import Fatal
-from millrace.schemas.documents import ApplyTask, ConflictPolicy
+from millrace.errors import Fatal, MillraceError
+from millrace.schemas.documents import ApplyTask, CaptureTask, ConflictPolicy, SetDocument
+from millrace.schemas.gtid import Flavour
 from millrace.schemas.record.avro_codec import decode
-from millrace.schemas.table.structure import TableSchema
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
 from millrace.schemas.view.view import Mask, MaskKind, TableRule, View
-from tests.kit.apply.local import LocalRecords, apply_task, endpoint_of, ignore, run_once, started
+from tests.kit.apply.documents import local_set
+from tests.kit.apply.local import (
+    LocalApplier,
+    LocalRecords,
+    apply_task,
+    endpoint_of,
+    ignore,
+    run_once,
+    started,
+)
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import RecordStream
+from tests.kit.control.control import a_capture
 
 SALES = (
     "CREATE TABLE {}.sales_1 (email VARCHAR(80), own INT DEFAULT 7, id BIGINT PRIMARY KEY, amount BIGINT NOT NULL,"
@@ -363,3 +376,84 @@ def test_stored_view_shows_no_more_than_the_document(
     ((task, begin, content),) = found
     assert (task, begin) == (name, 0)
     assert json.loads(str(content))["tables"][0]["from"] == f"{name}.orders_*"
+
+
+@dataclass
+class _OneSource:
+    """Documents of a task whose topic comes from this set."""
+
+    document: SetDocument
+
+    def set_document(self, _: str) -> SetDocument:
+        """The set."""
+        return self.document
+
+    def capture_task_of(self, _: ApplyTask) -> CaptureTask:
+        """The task that captures it."""
+        return a_capture()
+
+
+def test_source_decides_which_texts_a_condition_admits(
+    name: str, house: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its weights are stored with the view: the task continues with them while the source is away."""
+    is_mysql = target_server.flavour is Flavour.MYSQL
+    number, collation = (255, "utf8mb4_0900_ai_ci") if is_mysql else (45, "utf8mb4_general_ci")
+    encoding = TextEncoding("utf8mb4", number)
+    state = Column("state", ColumnType(TypeCode.VARCHAR, 80, text=encoding), nullable=True)
+    source = table(name, "people", integer("id"), state)
+    monkeypatch.setattr(start, "topic_tables", lambda _: (source,))
+    monkeypatch.setenv("MILLRACE_TEST_VIEWS", target_server.password)
+    document = local_set(
+        "source", [target_server.port], user=target_server.user, variable="MILLRACE_TEST_VIEWS"
+    )
+    away = replace(document, members=(replace(document.members[0], port=1),))
+    target_server.execute(f"CREATE TABLE {house}.people (id INT PRIMARY KEY, state VARCHAR(20))")
+    texts = ("straße", "STRASSE", "Strase", "other", "", None)
+    equal = [
+        at
+        for at, one in enumerate(texts)
+        if one is not None
+        and target_server.execute("SELECT %s = 'straße' COLLATE " + collation, (one,)) == [(1,)]
+    ]
+    stream = RecordStream()
+    for at, one in enumerate(texts):
+        stream.insert(source, {"id": at, "state": one})
+    stream.commit()
+    rule = TableRule(f"{name}.*", f"{house}.{{table}}", where="state = 'straße'")
+    task = replace(apply_task(name), view=View((rule,)))
+    endpoint = endpoint_of(target_server)
+
+    def run(asked: SetDocument) -> None:
+        weigh = partial(start.weighed, task, _OneSource(asked))
+        with closing(connect(endpoint)) as session:
+            owner = start.owner_of(session, task, epoch=1)
+            assert owner is not None
+            made = start.applier_of(session, endpoint, task, owner, weigh=weigh)
+        with closing(LocalApplier(made.assignment, made.owner, made.mark)) as applier:
+            applier.process(LocalRecords(stream.values), ignore)
+
+    with pytest.raises(MillraceError):
+        run(away)
+    run(document)
+    stream.insert(source, {"id": 10, "state": "STRASSE"})
+    stream.commit()
+    run(away)
+    wanted = [*equal, *([10] if 1 in equal else [])]
+    assert target_server.execute(f"SELECT id FROM {house}.people ORDER BY id") == [
+        (at,) for at in wanted
+    ]
+    assert equal[:1] == [0]
+
+
+def test_view_of_an_earlier_task_of_the_name_is_forgotten(
+    name: str, house: str, target_server: DatabaseServer
+) -> None:
+    """Its progress was deleted manually: the first mark of the new one comes with its own view."""
+    target_server.execute(SALES.format(house))
+    stream, _ = _history(name)
+    run_once(target_server, _task(name, house), stream)
+    target_server.execute(f"DELETE FROM millrace.progress WHERE task = '{name}'")
+    left_out = apply_task(name, exclude=(f"{name}.*",))
+    for _ in range(2):
+        started(target_server, left_out).close()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from millrace.consumer.checks.conditions import compared_with_source
-from millrace.consumer.publish.source_texts import read_source_texts
+from millrace.consumer.view.source_texts import read_source_texts
 from millrace.deploy.servers import DatabaseServer, KafkaServer
 from millrace.drivers.mysql.catalog import read_collations
 from millrace.drivers.mysql.connection import MySqlSession, connect, text_of

@@ -155,6 +155,13 @@ def of_changed_task(
     if isinstance(before, PublishTask) and isinstance(after, PublishTask):
         yield from of_changed_publish(before, after, left, report)
         return
+    rules = [path for path in left if path.partition("[")[0].partition(".")[0] == "tables"]
+    if rules:
+        left = [path for path in left if path not in (*rules, "include", "exclude")]
+        yield (
+            "`tables`: a task that has applied rows does not start with another view (MR-5209); one that has not"
+            " applies it from its `start`"
+        )
     tables = [path for path in left if path in ("include", "exclude")]
     if tables:
         left = [path for path in left if path not in tables]
