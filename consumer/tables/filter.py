@@ -21,7 +21,7 @@ from functools import cached_property
 from millrace.errors import Fatal
 from millrace.schemas.documents import ApplyTask
 from millrace.schemas.sql.statement import Statement
-from millrace.schemas.view.view import ALL_TABLES, View
+from millrace.schemas.view.view import ALL_TABLES, TableRule, View
 
 
 def check_same_rows(task: ApplyTask, what: str) -> None:
@@ -85,8 +85,12 @@ class Route:
             view.match(name.database, name.table, folds=folds)
             for name in (*statement.tables, *statement.references)
         )
-        rules = (match.rule for match in matches if match is not None)
-        return any(rule.masks or rule.drop or rule.keep for rule in rules)
+        return any(_hides(match.rule) for match in matches if match is not None)
+
+    @cached_property
+    def hides_some(self) -> bool:
+        """Whether the view leaves out or masks a column of any table."""
+        return any(map(_hides, self.view.rules))
 
     @cached_property
     def chooses_all(self) -> bool:
@@ -139,3 +143,7 @@ class Route:
 
     def _name(self, name: str) -> str:
         return name.lower() if self.folds_names else name
+
+
+def _hides(rule: TableRule) -> bool:
+    return bool(rule.masks or rule.drop or rule.keep)

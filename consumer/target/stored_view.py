@@ -30,7 +30,7 @@ class StoredView:
 
     @classmethod
     def of(cls, view: View) -> "StoredView | None":
-        """What is stored for a view."""
+        """The content of a view; None for one that only chooses tables."""
         if view.as_filter is not None:
             return None
         masks = (mask for rule in view.rules for _, mask in rule.masks)

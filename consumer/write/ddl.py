@@ -157,21 +157,7 @@ def apply_ddl(sessions: Sessions, record: DdlRecord, *, place: DdlPlace, scope: 
         if _is_recorded(statement, route):
             _leave_out(session, owner, record, statement, place)
             return Passed(is_recorded=True)
-        changed_names = route.changed(statement) if is_understood(statement) else ()
-        left_out = route.left_out(statement) if is_understood(statement) else ()
-        if changed_names:
-            doubt = f"{_VIEWED}{', '.join(changed_names)}"
-        elif left_out:
-            doubt = f"names {', '.join(left_out)}, which the apply task leaves out"
-        else:
-            doubt = ""
-        if doubt:
-            settings = {**record.statement.session, "in_doubt": doubt}
-            sql = record.statement.sql
-            if changed_names and route.hides(statement):
-                sql = f"a statement whose text is not shown ({', '.join(changed_names)})"
-            statement = replace(statement, kind=Kind.UNKNOWN)
-            record = replace(record, statement=replace(record.statement, sql=sql, session=settings))
+        record, statement = _in_doubt(record, statement, route)
         if statement.kind is Kind.SEQUENCE and session.flavour is Flavour.MYSQL:
             names = ", ".join(f"{name.database}.{name.table}" for name in statement.tables)
             what = f"{statement.verb} {names}, and the target is MySQL"
@@ -183,6 +169,30 @@ def apply_ddl(sessions: Sessions, record: DdlRecord, *, place: DdlPlace, scope: 
             session.cut()  # a lost server does not answer a ROLLBACK either
         session.rollback()
         raise
+
+
+def _in_doubt(record: DdlRecord, statement: Statement, route: Route) -> tuple[DdlRecord, Statement]:
+    """The record and the statement, unknown if an operator must decide because of what the task leaves out or changes.
+
+    Under a view, the text of a statement may show what the view hides: then it is neither stored nor shown.
+    """
+    is_unknown = not is_understood(statement)
+    if is_unknown and (route.only_chooses or gap_of(record) is not None):
+        return record, statement
+    changed = ("names that it may have",) if is_unknown else route.changed(statement)
+    left_out = () if is_unknown else route.left_out(statement)
+    sql = record.statement.sql
+    if changed:
+        doubt = f"{_VIEWED}{', '.join(changed)}"
+        if route.hides_some if is_unknown else route.hides(statement):
+            sql = f"a statement whose text is not shown ({', '.join(changed)})"
+    elif left_out:
+        doubt = f"names {', '.join(left_out)}, which the apply task leaves out"
+    else:
+        return record, statement
+    settings = {**record.statement.session, "in_doubt": doubt}
+    changed_record = replace(record.statement, sql=sql, session=settings)
+    return replace(record, statement=changed_record), replace(statement, kind=Kind.UNKNOWN)
 
 
 def _is_viewed(record: DdlRecord) -> bool:

@@ -276,6 +276,7 @@ def test_edited_view_is_refused(name: str, house: str, target_server: DatabaseSe
         "DROP DATABASE {house}",
         "DROP DATABASE {name}",
         "TRUNCATE {house}.sales_1",
+        "FROBNICATE {house}.sales_1",
     ],
 )
 def test_statement_about_a_changed_name_blocks(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.schemas.gtid import Flavour
-from tests.kit.apply.view_model import run_view
+from tests.kit.apply.view_model import apply_merged, run_view
 from tests.kit.examples import examples
 
 
@@ -18,3 +18,11 @@ from tests.kit.examples import examples
 def test_target_has_the_rows_of_the_view(flavour: Flavour, seed: int, steps: int) -> None:
     """Conditions, names, masks and added columns; rows leave the view, come back and exchange unique values."""
     run_view(seed, steps=steps, flavour=flavour)
+
+
+@pytest.mark.parametrize("about", ["p", "accounts", "words"])
+@examples(100, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 90))
+def test_net_changes_of_a_view_give_its_rows(about: str, seed: int, steps: int) -> None:
+    """Merged by every mode: inserts and deletes that the view makes of updates are changes like others."""
+    apply_merged(seed, about=about, steps=steps)

@@ -18,15 +18,23 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
+import numpy as np
 import pytest
 
-from millrace.consumer.kernel import walk
-from millrace.consumer.records.numbers import RecordNumbers
-from millrace.consumer.records.rows import Rows
+from millrace.consumer.kernel import merge, walk
+from millrace.consumer.records.numbers import Ints, RecordNumbers
+from millrace.consumer.records.row_schemas import RowSchemas
+from millrace.consumer.records.rows import Rows, walk_values
+from millrace.consumer.tables.filter import Route
+from millrace.consumer.tables.table_plan import AFTER, BEFORE
+from millrace.consumer.tables.table_plans import Catalogue, TablePlans
 from millrace.consumer.write import large_transaction, target_transaction
+from millrace.consumer.write.changes import leveled
 from millrace.drivers.mysql.catalog import CatalogColumn, Inventory, UniqueKey
 from millrace.errors import Fatal
 from millrace.schemas.gtid import Flavour
+from millrace.schemas.record.control import SchemaRecord
+from millrace.schemas.record.record import decode_control
 from millrace.schemas.view.view import Mask, MaskKind, TableRule, View
 from tests.kit.apply.history import (
     History,
@@ -48,6 +56,7 @@ from tests.kit.apply.model import (
     whole_turn,
 )
 from tests.kit.apply.model_spread import one_spread_turn, spread_patched
+from tests.kit.apply.values import values_of
 from tests.kit.apply.view_rows import value_of
 
 OTHER_ROWS = "other rows under a view"
@@ -111,9 +120,16 @@ class Scene:
         return found | {"shard": "accounts.bank", "part": -7}
 
 
-def make_scene(chance: random.Random) -> Scene:
-    """A random view."""
-    chosen = {name: chance.choice(conditions) for name, conditions in _CONDITIONS.items()}
+_OF_PARENTS: list[tuple[str, _Is]] = [
+    ("v % 2 = 0", lambda row: row["v"] is not None and row["v"] % 2 == 0),  # type: ignore[operator]
+    ("v IS NULL OR v > 4", lambda row: row["v"] is None or row["v"] > 4),  # type: ignore[operator]
+]
+
+
+def make_scene(chance: random.Random, *, has_cascades: bool = True) -> Scene:
+    """A random view. A condition on the parent is refused where its rows cascade."""
+    conditions = _CONDITIONS | ({} if has_cascades else {"p": _OF_PARENTS})
+    chosen = {name: chance.choice(some) for name, some in conditions.items()}
     has_amount, is_masked = chance.random() < 0.7, chance.random() < 0.5
     rules = []
     for name, target in NAMES.items():
@@ -205,6 +221,58 @@ class ViewTables:
             self.rows["children"] = Counter(kept)
 
 
+def image_of(plans: TablePlans, rows: Rows, number: int, which: int) -> dict[str, object]:
+    """An image of a record (``BEFORE``, ``AFTER``), from its cells, by the columns of the target's plan."""
+    record = rows.records[number]
+    slot = int(record[walk.SLOT])
+    begin = int(record[walk.FIRST_CELL]) + which * int(rows.programs.widths[slot])
+    return {
+        column.name: value_of(rows.values.payload, rows.cells, begin + at)
+        for at, column in plans.table_plan(slot).columns
+    }
+
+
+def apply_merged(seed: int, *, about: str, steps: int) -> None:
+    """Merge a history of one table under a view, cut anywhere; AssertionError if the rows are wrong."""
+    history = make_history("bank", seed=seed, steps=steps, about=about)
+    chance = random.Random(seed)
+    scene = make_scene(chance, has_cascades=False)
+    known = replace(target_inventory(scene), foreign_keys=())
+    texts = {
+        record.value.id: record.value.schema.text
+        for record in (decode_control(v) for v in history.stream.values if v[5] not in (0, 2))
+        if isinstance(record, SchemaRecord)
+    }
+    plans = TablePlans(Catalogue("", RowSchemas(texts), known, Route(scene.view)))
+    values = values_of([value for value in history.stream.values if value[5] in (0, 2)])
+    rows, tables, first = walk_values(values, plans.programs), ViewTables(), 0
+    while first < len(rows):
+        end = chance.randint(first + 1, len(rows))
+        rows, numbers = plans.through_view(rows, RecordNumbers(np.arange(first, end)))
+        levels: dict[int, list[Ints]] = {}
+        for change in leveled(plans, rows, numbers) if len(numbers) else ():
+            levels.setdefault(int(change[merge.LEVEL]), []).append(change)
+        for _, changes in sorted(levels.items()):
+            for change in chance.sample(changes, len(changes)):
+                _apply_net(tables, plans, rows, change)
+        first = end
+    assert tables.rows == expected(scene, history.tables), OTHER_ROWS
+
+
+def _apply_net(tables: ViewTables, plans: TablePlans, rows: Rows, change: Ints) -> None:
+    op = int(change[merge.CHANGE_OP])
+    if op == merge.OP_ABSENT:
+        return
+    before = image_of(plans, rows, int(change[merge.BEFORE]), BEFORE)
+    after = image_of(plans, rows, int(change[merge.AFTER]), AFTER)
+    slot = int(rows.records[int(change[merge.PLACE]), walk.SLOT])
+    tables.apply(
+        plans.table_plan(slot).target.table,
+        None if op == walk.OP_CREATE else before,
+        None if op == walk.OP_DELETE else after,
+    )
+
+
 class ViewWriter(ModelWriter):
     """Takes the values of a change from the cells, as the columns of the target's plan name them."""
 
@@ -217,23 +285,13 @@ class ViewWriter(ModelWriter):
                 raise Fatal("MR-5010", f"{change} is refused") from None
 
     def _change(self, rows: Rows, number: int) -> tuple[str, Image | None, Image | None]:
-        record = rows.records[number]
-        plan = self._plans.table_plan(int(record[walk.SLOT]))
-        first, width = (
-            int(record[walk.FIRST_CELL]),
-            int(rows.programs.widths[int(record[walk.SLOT])]),
+        op = int(rows.records[number, walk.OP])
+        before, after = (
+            None if op == absent else image_of(self._plans, rows, number, which)
+            for which, absent in ((BEFORE, walk.OP_CREATE), (AFTER, walk.OP_DELETE))
         )
-
-        def image(begin: int) -> dict[str, object]:
-            return {
-                column.name: value_of(rows.values.payload, rows.cells, begin + at)
-                for at, column in plan.columns
-            }
-
-        op = int(record[walk.OP])
-        before = image(first) if op != walk.OP_CREATE else None
-        after = image(first + width) if op != walk.OP_DELETE else None
-        return plan.target.table, before, after
+        target = self._plans.table_plan(int(rows.records[number, walk.SLOT])).target
+        return target.table, before, after
 
 
 def expected(scene: Scene, tables: Tables) -> dict[str, Counter[Row]]:
