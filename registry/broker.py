@@ -1,4 +1,4 @@
-"""The registry's errors of Kafka: Retryable MR-6020, Fenced MR-6023, Fatal MR-6022, or a refusal (MR-70xx).
+"""The registry's errors of Kafka: Retryable MR-3001 and MR-6020, Fenced MR-6023, Fatal MR-6022, or a refusal (MR-70xx).
 
 The log lines of the Kafka client are passed on at a limited rate.
 """
@@ -15,18 +15,23 @@ _LINE_EVERY_S = 10.0  # at most one line of the Kafka client is logged in this t
 
 log = get_logger("registry.kafka")
 
+AWAY_FIX = (
+    "Check the address in --kafka or MILLRACE_KAFKA, and that a broker runs there."
+    " Then start the registry again."
+)
 ERRORS = Errors(
     code="MR-6022",
     codes={
         Kind.FENCED: "MR-6023",
+        Kind.AWAY: "MR-3001",
         **dict.fromkeys(
-            (Kind.AWAY, Kind.SPOILED, Kind.TOPIC_MISSING, Kind.TOPIC_REPLACED, Kind.GROUP),
+            (Kind.SPOILED, Kind.TOPIC_MISSING, Kind.TOPIC_REPLACED, Kind.GROUP),
             "MR-6020",
         ),
     },
     # it is a member of a group (``ownership``), and joins again
     branches={Kind.GROUP: Retryable},
-    away_fix="Check --kafka and that the broker runs there, then start the registry again.",
+    away_fix=AWAY_FIX,
 )
 
 

@@ -26,7 +26,7 @@ from millrace.drivers.kafka.access import KafkaAccess, Settings
 from millrace.drivers.kafka.group import describe_group
 from millrace.drivers.kafka.names import registry_id
 from millrace.errors import Fatal, Retryable
-from millrace.registry.broker import CLIENT, ERRORS
+from millrace.registry.broker import AWAY_FIX, CLIENT, ERRORS
 
 SESSION_S = 6.0  # the broker's default minimum
 HEARTBEAT_S = 1.0  # also how soon a live owner joins the rebalance of a start
@@ -54,7 +54,7 @@ class Ownership:
         self._thread: threading.Thread | None = None
 
     def claim(self) -> None:
-        """Join the group and return when this process may start. Fatal MR-6025, Retryable MR-6020."""
+        """Join the group and return when this process may start. Fatal MR-6025, Retryable MR-3001."""
         has_predecessor_here = self._thread is None and self._is_own_name()
         self._join()
         if self._takes_over or has_predecessor_here:
@@ -77,7 +77,9 @@ class Ownership:
                 )
             if time.monotonic() > deadline_s:
                 raise Retryable(
-                    "MR-6020", f"Kafka did not assign topic {self._topic} within {CLAIM_S:g} s"
+                    "MR-3001",
+                    f"Kafka did not assign topic {self._topic} within {CLAIM_S:g} s",
+                    fix=AWAY_FIX,
                 )
 
     def release(self) -> None:
@@ -129,7 +131,7 @@ class Ownership:
 
     def _owner(self) -> tuple[str, bool]:
         """(name of the member with the partition or "", True if a rebalance with this member has ended)."""
-        group = describe_group(self._brokers, self._group, code="MR-6020")
+        group = describe_group(self._brokers, self._group, code="MR-3001", fix=AWAY_FIX)
         owners = [member.client_id for member in group.members if member.has_partitions]
         has_joined = self._name in [member.client_id for member in group.members]
         return next(iter(owners), ""), group.is_stable and has_joined

@@ -40,7 +40,7 @@ class Group:
     members: tuple[GroupMember, ...]
 
 
-def describe_group(brokers: KafkaAccess, group: str, *, code: str) -> Group:
+def describe_group(brokers: KafkaAccess, group: str, *, code: str, fix: str = "") -> Group:
     """The group as its coordinator knows it. Retryable ``code`` if no broker answers; errors of ``wire.connect``."""
     settings = brokers.settings()
     why = f"{brokers.bootstrap} names no broker"
@@ -49,7 +49,7 @@ def describe_group(brokers: KafkaAccess, group: str, *, code: str) -> Group:
             return _describe(settings, *_coordinator(settings, host, port, group), group)
         except (OSError, ValueError, struct.error) as error:
             why = f"{host}:{port}: {error}"
-    raise Retryable(code, f"group {group} can't be described: {why}")
+    raise Retryable(code, f"group {group} can't be described: {why}", fix=fix)
 
 
 def _coordinator(settings: Mapping[str, Any], host: str, port: int, group: str) -> tuple[str, int]:

@@ -1,7 +1,7 @@
 """``millrace registry --kafka HOST:PORT [--port N]``: the built-in schema registry.
 
 Prints one line of JSON, ``{"registry": "http://127.0.0.1:8081"}``, when it has read its topic and accepts requests.
-Runs until SIGTERM or Ctrl-C. Ends with MR-6020 after some seconds if no broker answers, and with MR-6025 if another
+Runs until SIGTERM or Ctrl-C. Ends with MR-3001 after some seconds if no broker answers, and with MR-6025 if another
 registry serves the topic.
 """
 
