@@ -4,7 +4,8 @@
     learn(prefix)                             makes all pairs of the registry known whose subject begins with it
     schema_by_id(id) -> schema_text           known IDs are answered from memory
 
-    Retryable MR-6020   no connection, a timeout, a truncated answer, a proxy's page, HTTP 408, 425, 429 or 5xx
+    Retryable MR-6020   no connection, a timeout, a truncated answer, a proxy's page, HTTP 408, 425, 429 or 5xx, or the
+                        answer of another program: without the fields of a registry's, or an error without its number
     Retryable MR-6024   one ID was assigned to two schemas: the registry lost its data, and this client must be replaced
     Fatal MR-6009       the ID is not registered
     Fatal MR-6021       any other refusal
@@ -40,6 +41,10 @@ _ASK_AGAIN = frozenset({408, 425, 429})
 _NO_ENTRY = frozenset({401, 403})
 _PAGE_SCHEMAS = 200  # listed in one answer; a schema has 1 to 60 kB
 _SCHEMA_UNKNOWN = 40403
+_FOREIGN_FIX = (
+    "Another program may answer at this address: check the address in the task document, and that the registry runs"
+    " there: `curl <registry>/subjects` lists its subjects."
+)
 
 
 class RegistryClient:
@@ -116,7 +121,7 @@ class RegistryClient:
         answer = self._ask("GET", f"/schemas/ids/{schema_id}", None)
         text = answer.get("schema") if isinstance(answer, dict) else None
         if not isinstance(text, str):
-            self._refuse(f"its answer for id {schema_id} has no schema: {answer!r}")
+            self._is_foreign(f"its answer for id {schema_id} has no schema: {answer!r}")
         self._texts[schema_id] = text
         return text
 
@@ -125,7 +130,7 @@ class RegistryClient:
         answer = self._ask("GET", f"/{path}", None)
         value = answer.get(name) if isinstance(answer, dict) else None
         if not isinstance(value, str):
-            self._refuse(f"its answer to /{path} has no {name}: {answer!r}")
+            self._is_foreign(f"its answer to /{path} has no {name}: {answer!r}")
         return value
 
     def _ask_for_id(self, subject: str, schema_text: str) -> int:
@@ -136,7 +141,7 @@ class RegistryClient:
         )
         schema_id = answer.get("id") if isinstance(answer, dict) else None
         if not isinstance(schema_id, int):
-            self._refuse(f"its answer to a registration has no id: {answer!r}")
+            self._is_foreign(f"its answer to a registration has no id: {answer!r}")
         return schema_id
 
     def _ask(self, method: str, path: str, body: Json) -> Json:
@@ -179,17 +184,21 @@ class RegistryClient:
             if len(answer) > ANSWER_BYTES_MAX:
                 self._refuse(f"its answer has more than {ANSWER_BYTES_MAX} bytes")
             if not is_json:
-                raise Retryable(
-                    "MR-6020", f"{self.address} answered {status} without JSON: {content}"
-                )
+                self._is_foreign(f"it answered {status} without JSON: {content}")
             return content
         if status in _NO_ENTRY:
             raise Retryable("MR-7014", f"{self.address} answered {status}: {_message(content)}")
         if status >= 500 or status in _ASK_AGAIN:
             raise Retryable("MR-6020", f"{self.address} answered {status}: {_message(content)}")
-        if isinstance(content, dict) and content.get("error_code") == _SCHEMA_UNKNOWN:
+        number = content.get("error_code") if isinstance(content, dict) else None
+        if not isinstance(number, int):
+            self._is_foreign(f"it answered {status}: {_message(content)}")
+        if number == _SCHEMA_UNKNOWN:
             raise Fatal("MR-6009", f"{self.address}: {_message(content)}")
         return self._refuse(f"it answered {status}: {_message(content)}")
+
+    def _is_foreign(self, why: str) -> NoReturn:
+        raise Retryable("MR-6020", f"{self.address}: {why}", fix=_FOREIGN_FIX)
 
     def _refuse(self, why: str) -> NoReturn:
         raise Fatal("MR-6021", f"{self.address}: {why}")

@@ -78,16 +78,31 @@ def test_page_in_place_of_an_answer_is_shown(answered: Callable[[bytes], None]) 
 
 
 @pytest.mark.parametrize(
-    "content", [b'{"version": 5}', b"[]", b"null", b'"text"'], ids=lambda content: content.decode()
+    "content",
+    [b'{"version": 5}', b"[]", b"null", b'"text"', b"<html>hello</html>"],
+    ids=lambda content: content.decode(),
 )
-def test_answer_of_another_kind_of_server_is_fatal(
+def test_answer_of_another_kind_of_server_is_retried(
     content: bytes, answered: Callable[[bytes], None]
 ) -> None:
-    """The answer is whole and would not change on a retry."""
-    answered(b"HTTP/1.1 200 OK\r\n\r\n" + content)
-    with pytest.raises(Fatal) as caught:
-        client.RegistryClient(Registry(ADDRESS)).schema_by_id(7)
-    assert caught.value.code == "MR-6021"
+    """The registry may be started at the address. The fix names the other program, not the compatibility."""
+    for status in (b"200 OK", b"404 Not Found", b"405 Method Not Allowed"):
+        answered(b"HTTP/1.1 " + status + b"\r\n\r\n" + content)
+        asked = client.RegistryClient(Registry(ADDRESS))
+        with pytest.raises(Retryable) as caught:
+            asked.schema_by_id(7)
+        assert caught.value.code == "MR-6020"
+        assert "Another program" in caught.value.fix
+        with pytest.raises(Retryable, match="MR-6020"):
+            asked.setting("config", "compatibilityLevel")
+
+
+def test_refusal_of_a_registry_is_fatal(answered: Callable[[bytes], None]) -> None:
+    """It has Confluent's number."""
+    body = b'{"error_code": 42201, "message": "invalid schema"}'
+    answered(b"HTTP/1.1 422 Unprocessable Entity\r\n\r\n" + body)
+    with pytest.raises(Fatal, match="MR-6021"):
+        client.RegistryClient(Registry(ADDRESS)).register("s", DDL_SCHEMA.text)
 
 
 def test_oversized_answer_is_not_mistaken_for_a_truncated_one(
@@ -159,8 +174,8 @@ def test_settings_of_another_api_are_refused(answered: Callable[[bytes], None]) 
     ok = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s"
     other, readonly = b'{"status": "UP"}', b'{"mode": "READONLY"}'
     answered(ok % (len(other), other))
-    with pytest.raises(Fatal) as caught:
+    with pytest.raises(Retryable) as caught:
         client.RegistryClient(Registry(ADDRESS)).setting("config", "compatibilityLevel")
-    assert caught.value.code == "MR-6021"
+    assert caught.value.code == "MR-6020"
     answered(ok % (len(readonly), readonly))
     assert client.RegistryClient(Registry(ADDRESS)).setting("mode", "mode") == "READONLY"
