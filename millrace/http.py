@@ -1,6 +1,7 @@
 """The HTTP page of a process: `/metrics`, `/livez`, `/readyz`.
 
     with open_page(option) as page:     # /readyz: 503 "it starts"
+        page.wait("for ZooKeeper …")    # /readyz: 503 "it starts: it waits for ZooKeeper …"
         page.show(Probes(hung=…, unready=…, metrics=…))
 
 Guarantees: no answer waits for the process's work: the probes only read values. A connection ends ``CLIENT_S`` after
@@ -89,11 +90,15 @@ def address_of(text: str) -> Address | None:
 
 
 class Page:
-    """The WSGI application. Another thread may call ``show``. ``address``: None if it is not served."""
+    """The WSGI application. Another thread may call ``wait`` and ``show``. ``address``: None if it is not served."""
 
     def __init__(self, address: Address | None = None) -> None:
         self.address = address
         self._probes = Probes(unready=lambda: "it starts")
+
+    def wait(self, what: str) -> None:
+        """The process starts, and waits for this. Show it until ``show``."""
+        self._probes = Probes(unready=lambda: f"it starts: it waits {what}")
 
     def show(self, probes: Probes) -> None:
         """Show these from now on."""

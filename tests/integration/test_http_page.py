@@ -81,6 +81,11 @@ def test_probe_answers_503_with_the_reason() -> None:
     with open_page() as page:
         assert fetched(page.address, "/readyz") == (503, "it starts\n")
         assert fetched(page.address, "/livez") == (200, "ok\n")
+        page.wait("for ZooKeeper at zk1:2181")
+        assert fetched(page.address, "/readyz") == (
+            503,
+            "it starts: it waits for ZooKeeper at zk1:2181\n",
+        )
         page.show(Probes(hung=lambda: "the loop hangs"))
         assert fetched(page.address, "/readyz") == (200, "ok\n")
         assert fetched(page.address, "/livez") == (503, "the loop hangs\n")

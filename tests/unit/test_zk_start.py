@@ -11,11 +11,13 @@ import pytest
 
 from millrace import log
 from millrace.errors import Fatal, Retryable
+from millrace.http import Page
 from millrace.schemas.documents import TaskKind
 from millrace.zk.client.mirror import Mirror
 from millrace.zk.client.session import Session
 from millrace.zk.ensemble import Ensemble
 from millrace.zk.lease.membership import Membership, WorkerIdentity
+from millrace.zk.run import worker as process
 from millrace.zk.run.supervisor import Supervisor
 from millrace.zk.tree.paths import Tree
 from millrace.zk.tree.reports import StatusWriter
@@ -82,6 +84,29 @@ def test_unresolvable_host_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) 
     for hosts in ("nonsense,zk1", "[::1]:2181/path"):
         Ensemble.from_environment({"MILLRACE_ZOOKEEPER": hosts}).open()
     assert opened == ["nonsense,zk1", "[::1]:2181/path"]
+
+
+@pytest.mark.parametrize("kind", ["worker", "scheduler"])
+def test_page_names_the_ensemble_that_does_not_answer(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An orchestrator's log shows what the process waits for, and not only that it starts."""
+    stop, page = threading.Event(), Page()
+
+    def refuse(*_: object, **__: object) -> Session:
+        stop.set()
+        raise Retryable("MR-4001", "no server answered")
+
+    monkeypatch.setattr(process, "stop_on_signals", lambda: stop)
+    monkeypatch.setattr(Ensemble, "open", refuse)
+    where = Ensemble.from_environment({"MILLRACE_ZOOKEEPER": "zk1:2181"})
+    if kind == "worker":
+        identity = WorkerIdentity(name="w", kind=TaskKind.CAPTURE)
+        assert process.run_worker(identity, mock.Mock(), ensemble=where, page=page) == 0
+    else:
+        assert process.run_scheduler(ensemble=where, page=page) == 0
+    body = b"".join(page({"PATH_INFO": "/readyz"}, mock.Mock()))
+    assert body == b"it starts: it waits for ZooKeeper at zk1:2181\n"
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def run_worker(
     where = ensemble or Ensemble.from_environment()
     kills_max = kills_max_from()
     stop = stop_on_signals()
-    session = _open_session(where, stop)
+    session = _open_session(where, stop, page)
     if session is None:
         return 0
     store = Store(session, where.tree)
@@ -91,7 +91,7 @@ def run_scheduler(
     process = process_name(name)
     where = ensemble or Ensemble.from_environment()
     stop = stop_on_signals()
-    session = _open_session(where, stop)
+    session = _open_session(where, stop, page)
     if session is None:
         return 0
     scheduler = Scheduler(session, where.tree, name=process)
@@ -114,13 +114,15 @@ def run_scheduler(
     return 0 if is_clean else EXIT_STUCK
 
 
-def _open_session(where: Ensemble, stop: threading.Event) -> Session | None:
+def _open_session(where: Ensemble, stop: threading.Event, page: Page | None) -> Session | None:
     """A session, as soon as the ensemble answers; ``None`` when a signal comes first."""
     while not stop.is_set():
         try:
             session = where.open(connect_timeout_s=CONNECT_TRY_S)
         except Retryable as error:
             log.warning("waits for ZooKeeper", error=error)
+            if page is not None:
+                page.wait(f"for ZooKeeper at {where.hosts}")
         else:
             for weakness in where.access.weaknesses():
                 log.warning(weakness, see="docs/zookeeper.md")
