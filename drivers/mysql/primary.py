@@ -17,6 +17,7 @@ from millrace.drivers.mysql.members import ask_each, ask_replications
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
 from millrace.schemas.documents import SetDocument, resolve_secret
+from millrace.schemas.documents.secret import refused_login_fix
 from millrace.wording import counted
 
 _log = get_logger("apply.members")
@@ -63,6 +64,8 @@ def primary_member(
     asked = endpoints(document, side)
     for endpoint, answer in zip(asked, ask_each(asked, _ask), strict=True):
         if isinstance(answer, Fatal):
+            if answer.code == "MR-5002":
+                answer.fix = refused_login_fix(endpoint.user, document.account.password)
             raise answer
         if isinstance(answer, MillraceError):
             away[endpoint.name] = answer.message

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 from millrace.drivers.mysql.connection import Endpoint, MySqlSession, connect
 from millrace.drivers.mysql.errors import CAPTURE_CODES
+from millrace.errors import Fatal
 from millrace.schemas.documents import Member, Tls
-from millrace.schemas.documents.secret import SecretReference, resolve_secret
+from millrace.schemas.documents.secret import SecretReference, refused_login_fix, resolve_secret
 
 QUERY_TIMEOUT_S = 30
 
@@ -41,10 +42,15 @@ def connect_member(
     """
     answer_s = timeout_s or QUERY_TIMEOUT_S
     endpoint = Endpoint(member.host, member.port, login.user, login.resolve(), login.tls)
-    return connect(
-        endpoint,
-        codes=CAPTURE_CODES,
-        autocommit=True,
-        answer_s=answer_s,
-        is_plain=not reads_tables,
-    )
+    try:
+        return connect(
+            endpoint,
+            codes=CAPTURE_CODES,
+            autocommit=True,
+            answer_s=answer_s,
+            is_plain=not reads_tables,
+        )
+    except Fatal as refusal:
+        if refusal.code == "MR-1002" and isinstance(login.password, SecretReference):
+            refusal.fix = refused_login_fix(login.user, login.password)
+        raise

@@ -10,7 +10,9 @@ programs only if its own environment has MILLRACE_SECRETS_EXEC=allow. No error r
 Not done here: encryption, clients of vaults.
 """
 
+import errno
 import os
+import pwd
 import re
 import select
 import shlex
@@ -29,6 +31,16 @@ SECRET_BYTES_MAX = 64 * 1024  # a password or key file; a larger file is a wrong
 PROGRAM_S_MAX = 10.0  # a vault answers in less; a login waits for it
 PROGRAM_PAUSE_S = 10.0  # between two runs of the program for clients that have not logged in
 EXEC_ALLOWED = ("MILLRACE_SECRETS_EXEC", "allow")
+
+_TMP = (
+    " A service with PrivateTmp, such as those of Millrace's units, has its own /tmp: move the file to another"
+    " folder, such as /etc/millrace, and change the reference."
+)
+_HOME = (
+    " A service with ProtectHome, such as those of Millrace's units, sees no file there: move it to another folder,"
+    " such as /etc/millrace, and change the reference."
+)
+_HIDDEN = {"/tmp/": _TMP, "/var/tmp/": _TMP, "/home/": _HOME, "/root/": _HOME, "/run/user/": _HOME}  # noqa: S108
 
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -117,7 +129,7 @@ def _file_content(reference: SecretReference) -> bytes:
             return file.read(SECRET_BYTES_MAX + 1)
     except OSError as exc:
         raise shortage_of(exc) or _unreadable(
-            reference, exc.strerror or type(exc).__name__
+            reference, exc.strerror or type(exc).__name__, fix=_file_fix(reference.name, exc)
         ) from exc
 
 
@@ -189,5 +201,38 @@ def _kill(program: "subprocess.Popen[bytes]") -> None:
         return
 
 
-def _unreadable(reference: SecretReference, why: str) -> Fatal:
-    return Fatal("MR-4106", f"the secret {reference} can't be read: {why}", reference=reference)
+def _unreadable(reference: SecretReference, why: str, *, fix: str = "") -> Fatal:
+    what = f"the secret {reference} can't be read: {why}"
+    return Fatal("MR-4106", what, fix=fix, reference=reference)
+
+
+def _file_fix(path: str, error: OSError) -> str:
+    """The fix for a file that this process can't open; "" for that of the code."""
+    fix = ""
+    if error.errno in (errno.EACCES, errno.EPERM):
+        fix = f"Make {path} readable for {_reader()}: `namei -l {path}` shows the rights of its folders, too."
+    elif error.errno == errno.ENOENT:
+        fix = f"Create {path} for {_reader()}, or change the reference."
+    if fix:
+        hidden = next((why for folder, why in _HIDDEN.items() if path.startswith(folder)), "")
+        return f"{fix}{hidden} Then `millrace task resume TASK`."
+    return ""
+
+
+def refused_login_fix(user: str, reference: SecretReference) -> str:
+    """The fix of a server that refuses an account, for the process that has read its password."""
+    return (
+        f"Correct the password of {user} in {reference}, as {_reader()} has read it, or on the server."
+        " Or correct `user` or `password` in the set document (`millrace set create -f FILE --replace`)."
+        " Then `millrace task resume TASK`. A task that was running retries by itself for some minutes first."
+    )
+
+
+def _reader() -> str:
+    """The user and the machine of this process, such as "user millrace on host db7"."""
+    number = os.geteuid()
+    try:
+        user = pwd.getpwuid(number).pw_name
+    except KeyError:  # in a container
+        user = str(number)
+    return f"user {user} on host {os.uname().nodename}"

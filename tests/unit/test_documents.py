@@ -1,5 +1,8 @@
 """Documents are parsed or refused with a clear reason."""
 
+import errno
+import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -477,6 +480,46 @@ def test_unreadable_secret_is_named_by_its_reference(
         assert caught.value.code == "MR-4106"
         assert text in caught.value.message
         assert "canary" not in repr(caught.value)
+
+
+def test_fix_of_an_unreadable_file_fits_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that exists must be made readable; one that a hardened service does not see must be moved."""
+    refused = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    host = os.uname().nodename
+    for path, error, wanted, unwanted in (
+        (
+            "/etc/millrace/p",
+            refused,
+            f"Make /etc/millrace/p readable for user {_user()} on host {host}",
+            "Create",
+        ),
+        (
+            "/etc/millrace/p",
+            missing,
+            f"Create /etc/millrace/p for user {_user()} on host {host}",
+            "PrivateTmp",
+        ),
+        ("/tmp/p", missing, "PrivateTmp", "ProtectHome"),
+        ("/home/me/p", refused, "ProtectHome", "PrivateTmp"),
+    ):
+
+        def fail(*_: object, found: OSError = error) -> None:
+            raise found
+
+        monkeypatch.setattr(Path, "open", fail)
+        with pytest.raises(Fatal) as caught:
+            resolve_secret(_reference(f"file:{path}"))
+        assert caught.value.code == "MR-4106"
+        assert wanted in caught.value.fix
+        assert unwanted not in caught.value.fix
+        assert "millrace task resume TASK" in caught.value.fix
+
+
+def _user() -> str:
+    return pwd.getpwuid(os.geteuid()).pw_name
 
 
 def test_temporarily_unreadable_secret_is_retried(tmp_path: Path) -> None:
