@@ -221,10 +221,19 @@ def verify_topics(
         own = sorted(place for place in ends if place[0] == name)
         results[name] = TopicResult(
             tuple(verifiers[place].finish(n_at_least=expected.get(place, 0)) for place in own),
-            tuple(Ends(ends[one].low, ends[one].stable, after[one].high) for one in own),
+            tuple(verified_ends(ends[one], after[one]) for one in own),
             policies[name],
         )
     return results
+
+
+def verified_ends(before: Ends, after: Ends) -> Ends:
+    """The ends of a partition that was read up to ``before``. A transaction hides the offsets above its stable end.
+
+    Only if the stable end is still the same ``after`` that: a running task writes meanwhile, and ends its transactions.
+    """
+    high = before.stable if after.stable > before.stable else after.high
+    return Ends(before.low, before.stable, high)
 
 
 def _places(topics: Topics, names: Collection[str]) -> list[Place]:

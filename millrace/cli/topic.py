@@ -228,7 +228,7 @@ def verify(
 
 def _verify_topic(brokers: "Brokers", topic: str, *, as_json: bool) -> None:
     from millrace.cli.published import verify_published
-    from millrace.consumer.topic.published import is_published
+    from millrace.consumer.topic.published import is_published, verified_ends
     from millrace.consumer.topic.verify import TopicVerifier
     from millrace.drivers.kafka.acls import Grants, subscriber_acls
     from millrace.drivers.kafka.reader import TopicReader
@@ -243,7 +243,7 @@ def _verify_topic(brokers: "Brokers", topic: str, *, as_json: bool) -> None:
         began = time.monotonic()
         _feed_all(verifier, reader, ends.low, ends.stable)
         now = reader.all_ends()
-        hidden = max(0, now.high - now.stable)  # of Kafka transactions that have not ended
+        hidden = max(0, verified_ends(ends, now).high - ends.stable)
         reader.close()
     summary = verifier.finish()
     took_s = time.monotonic() - began

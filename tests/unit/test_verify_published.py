@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from millrace.consumer.topic.published import verified_ends
 from millrace.consumer.topic.verify_published import Check, PartitionSummary, PartitionVerifier
+from millrace.drivers.kafka.reader import Ends
 
 Record = dict[str, bytes]
 
@@ -138,3 +140,10 @@ def test_violations_are_kept_up_to_a_limit() -> None:
     summary = _summary([{}] * 5000)
     assert (summary.violation_count, len(summary.violations)) == (5000, 100)
     assert summary.records == 0
+
+
+def test_only_an_open_transaction_hides_records() -> None:
+    """A running task writes while its topic is verified: its transactions have ended."""
+    before = Ends(0, 50, 60)
+    assert verified_ends(before, Ends(0, 50, 65)) == Ends(0, 50, 65)
+    assert verified_ends(before, Ends(0, 70, 75)) == Ends(0, 50, 50)
