@@ -19,6 +19,8 @@ import ssl
 from enum import Enum
 from typing import Any, NoReturn
 
+from millrace.process.privacy import hidden_from_services, reader
+
 # X509_V_ERR_… of OpenSSL, which no Python module names
 _SELF_SIGNED = 18
 _OTHER_NAME = frozenset({62, 64})  # host name, IP address
@@ -105,7 +107,9 @@ def verifying(ca_path: str, *, checks_name: bool) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=ca_path or None)
     except _UNUSABLE as error:
-        message = f"the CA file {ca_path} can't be used: {error.strerror}"
+        hidden = hidden_from_services(ca_path)
+        why = f"{error.strerror}, for {reader()}" + (f".{hidden}" if hidden else "")
+        message = f"the CA file {ca_path} can't be used: {why}"
         raise UnusableAuthorityError(message) from error
     context.check_hostname = checks_name
     return context

@@ -12,7 +12,6 @@ Not done here: encryption, clients of vaults.
 
 import errno
 import os
-import pwd
 import re
 import select
 import shlex
@@ -25,22 +24,13 @@ from enum import StrEnum
 from pathlib import Path
 
 from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.process.privacy import hidden_from_services, reader
 from millrace.process.shortage import shortage_of
 
 SECRET_BYTES_MAX = 64 * 1024  # a password or key file; a larger file is a wrong path
 PROGRAM_S_MAX = 10.0  # a vault answers in less; a login waits for it
 PROGRAM_PAUSE_S = 10.0  # between two runs of the program for clients that have not logged in
 EXEC_ALLOWED = ("MILLRACE_SECRETS_EXEC", "allow")
-
-_TMP = (
-    " A service with PrivateTmp, such as those of Millrace's units, has its own /tmp: move the file to another"
-    " folder, such as /etc/millrace, and change the reference."
-)
-_HOME = (
-    " A service with ProtectHome, such as those of Millrace's units, sees no file there: move it to another folder,"
-    " such as /etc/millrace, and change the reference."
-)
-_HIDDEN = {"/tmp/": _TMP, "/var/tmp/": _TMP, "/home/": _HOME, "/root/": _HOME, "/run/user/": _HOME}  # noqa: S108
 
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -210,29 +200,18 @@ def _file_fix(path: str, error: OSError) -> str:
     """The fix for a file that this process can't open; "" for that of the code."""
     fix = ""
     if error.errno in (errno.EACCES, errno.EPERM):
-        fix = f"Make {path} readable for {_reader()}: `namei -l {path}` shows the rights of its folders, too."
+        fix = f"Make {path} readable for {reader()}: `namei -l {path}` shows the rights of its folders, too."
     elif error.errno == errno.ENOENT:
-        fix = f"Create {path} for {_reader()}, or change the reference."
+        fix = f"Create {path} for {reader()}, or change the reference."
     if fix:
-        hidden = next((why for folder, why in _HIDDEN.items() if path.startswith(folder)), "")
-        return f"{fix}{hidden} Then `millrace task resume TASK`."
+        return f"{fix}{hidden_from_services(path)} Then `millrace task resume TASK`."
     return ""
 
 
 def refused_login_fix(user: str, reference: SecretReference) -> str:
     """The fix of a server that refuses an account, for the process that has read its password."""
     return (
-        f"Correct the password of {user} in {reference}, as {_reader()} has read it, or on the server."
+        f"Correct the password of {user} in {reference}, as {reader()} has read it, or on the server."
         " Or correct `user` or `password` in the set document (`millrace set create -f FILE --replace`)."
         " Then `millrace task resume TASK`. A task that was running retries by itself for some minutes first."
     )
-
-
-def _reader() -> str:
-    """The user and the machine of this process, such as "user millrace on host db7"."""
-    number = os.geteuid()
-    try:
-        user = pwd.getpwuid(number).pw_name
-    except KeyError:  # in a container
-        user = str(number)
-    return f"user {user} on host {os.uname().nodename}"

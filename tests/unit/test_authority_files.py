@@ -9,6 +9,7 @@ import pytest
 
 from millrace.drivers.mysql.connection import Endpoint, connect
 from millrace.errors import Fatal, Retryable
+from millrace.process.privacy import reader
 from millrace.producer.source.connection import Login, connect_member
 from millrace.schemas.documents import Member, Tls, TlsMode
 
@@ -64,6 +65,14 @@ def test_ca_file_without_a_certificate_stops_the_task(
     assert caught.value.code == code
     assert str(path) in caught.value.message
     assert str(path) in caught.value.fix
+    assert reader() in caught.value.message
+
+
+def test_ca_file_that_a_hardened_service_cannot_see_is_named() -> None:
+    """An operator finds it at its path, and the service does not."""
+    for folder, word in (("/tmp", "PrivateTmp"), ("/home/me", "ProtectHome")):
+        with pytest.raises(Fatal, match=word):
+            _target(f"{folder}/no-such-authority.pem")
 
 
 @SIDES
