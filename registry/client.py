@@ -179,7 +179,9 @@ class RegistryClient:
             content: Json = json.loads(answer)
         except (ValueError, RecursionError):
             is_json = False
-            content = answer[:200].decode(errors="replace")
+            content = " ".join(
+                answer[:200].decode(errors="replace").split()
+            )  # of a page with lines
         if status < 300:
             if len(answer) > ANSWER_BYTES_MAX:
                 self._refuse(f"its answer has more than {ANSWER_BYTES_MAX} bytes")

@@ -16,7 +16,7 @@ from millrace.schemas.record.control import DDL_SCHEMA
 
 ADDRESS = "http://registry:8081"
 SHORT = b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n"
-PAGE = b"HTTP/1.1 200 OK\r\nContent-Length: 29\r\n\r\n<html>back in a minute</html>"
+PAGE = b"HTTP/1.1 200 OK\r\nContent-Length: 29\r\n\r\n<html>back in a\nminute</html>"
 PASSING = {
     "nothing of the body": SHORT,
     "half of the body": SHORT + b'{"schema": "half of',
@@ -73,8 +73,9 @@ def test_truncated_answer_or_proxy_page_is_retried(
 def test_page_in_place_of_an_answer_is_shown(answered: Callable[[bytes], None]) -> None:
     """The page shows which server answered."""
     answered(PAGE)
-    with pytest.raises(Retryable, match=r"200.*back in a minute"):
+    with pytest.raises(Retryable, match=r"200.*back in a minute") as caught:
         client.RegistryClient(Registry(ADDRESS)).schema_by_id(7)
+    assert "\n" not in caught.value.message  # a status has one line for it
 
 
 @pytest.mark.parametrize(
