@@ -8,34 +8,48 @@ unsigned varint of length + 1, and each struct ends with a count of tagged field
 
 After any error the result is "" (unknown). The owner's name is for the message of an error, and it saves an abort that
 would end nothing. No recovery depends on it (``opening``). The connection has librdkafka's settings, like all others.
-Not done here: brokers outside `bootstrap.servers`. The partition's leader knows the producer. It knows the
-transactional ID only if it is also the transaction's coordinator.
+The partition's leader knows the producer, and the transaction's coordinator its transactional ID: each is looked for
+among all addresses. Not done here: brokers outside `bootstrap.servers`.
 """
 
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
+from typing import TypeVar
 
 from millrace.drivers.kafka.access import KafkaAccess
 from millrace.drivers.kafka.wire import addresses, connect, receive
 from millrace.errors import MillraceError
 
+T = TypeVar("T")
 _DESCRIBE_PRODUCERS, _LIST_TRANSACTIONS = 61, 66
 
 
 def find_open_writer(brokers: KafkaAccess, topic: str, *, offset: int, partition: int = 0) -> str:
     """The transactional ID whose transaction begins at ``offset`` of a partition; "" if it is unknown."""
+
+    def producer_at(connection: socket.socket) -> list[int]:
+        return [one for one, start in _producers(connection, topic, partition) if start == offset]
+
+    producer_ids = _first_answer(brokers, producer_at)
+    if not producer_ids:
+        return ""
+    return _first_answer(brokers, partial(_transactional_id, producer_id=producer_ids[0])) or ""
+
+
+def _first_answer(brokers: KafkaAccess, ask: Callable[[socket.socket], T]) -> T | None:
+    """The first answer of a broker that is not empty."""
     settings = brokers.settings()
     for host, port in addresses(brokers):
         with (
             suppress(OSError, ValueError, struct.error, IndexError, MillraceError),
             connect(settings, host, port) as connection,
         ):
-            for producer_id, start in _producers(connection, topic, partition):
-                if start == offset:
-                    return _transactional_id(connection, producer_id)
-    return ""
+            if answer := ask(connection):
+                return answer
+    return None
 
 
 def _producers(connection: socket.socket, topic: str, partition: int) -> Iterator[tuple[int, int]]:
