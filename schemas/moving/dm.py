@@ -24,14 +24,14 @@ from millrace.schemas.moving.draft import (
 
 _ANSWERS: Mapping[str, str] = MappingProxyType(
     {
-        "route-rules": "nothing in this version: on a target set, a table keeps its database and name",
-        "routes": "nothing in this version: on a target set, a table keeps its database and name",
+        "route-rules": "`to` in rules of the apply task (docs/views.md): no load, comparison or DDL yet",
+        "routes": "`to` in rules of the apply task (docs/views.md): no load, comparison or DDL yet",
         "filter-rules": "nothing: every change and statement of a task's tables is applied",
         "filters": "nothing: every change and statement of a task's tables is applied",
-        "expression-filter": "nothing in this version: an apply task copies all rows of a table",
-        "expression-filters": "nothing in this version: an apply task copies all rows of a table",
-        "column-mapping-rules": "nothing: values are copied as they are",
-        "column-mappings": "nothing: values are copied as they are",
+        "expression-filter": "`where` in rules of the apply task (docs/views.md): no load, comparison or DDL yet",
+        "expression-filters": "`where` in rules of the apply task (docs/views.md): no load, comparison or DDL yet",
+        "column-mapping-rules": "nothing: values are copied as they are, or masked (docs/views.md)",
+        "column-mappings": "nothing: values are copied as they are, or masked (docs/views.md)",
         "is-sharding": "nothing in this version: shards are not merged on a target set",
         "shard-mode": "nothing in this version: shards are not merged on a target set",
         "strict-optimistic-shard-mode": "nothing in this version: shards are not merged on a target set",
