@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from millrace.consumer.checks.target import TargetUse, check_target
 from millrace.consumer.target.conflicts import read_conflict, schema_of
 from millrace.consumer.target.progress import decide_intent
 from millrace.consumer.task import start
@@ -469,3 +470,30 @@ def test_view_of_an_earlier_task_of_the_name_is_forgotten(
     left_out = apply_task(name, exclude=(f"{name}.*",))
     for _ in range(2):
         started(target_server, left_out).close()
+
+
+def test_check_judges_the_tables_that_the_view_names(
+    name: str, house: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A column without a value, and one that a rule must map."""
+    target_server.execute(SALES.format(house))
+    stream, _ = _history(name)
+    task = _task(name, house)
+    run_once(target_server, task, stream)
+    monkeypatch.setenv("MILLRACE_TEST_VIEWS", target_server.password)
+    document = local_set(
+        "target", [target_server.port], user=target_server.user, variable="MILLRACE_TEST_VIEWS"
+    )
+
+    def found(task: ApplyTask) -> dict[str, str]:
+        return {
+            each.code: f"{each.found} {each.fix}"
+            for each in check_target(document, TargetUse([task]))
+            if each.code
+        }
+
+    assert not {"MR-5013", "MR-5206", "MR-5207"} & set(found(task))
+    target_server.execute(f"ALTER TABLE {house}.sales_1 ADD must INT NOT NULL")
+    assert "must of the target" in str(found(task))
+    target_server.execute(f"ALTER TABLE {house}.sales_1 DROP must, CHANGE email post VARCHAR(80)")
+    assert "rename: {email: NAME}" in str(found(task))

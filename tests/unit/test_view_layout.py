@@ -200,3 +200,13 @@ def test_view_is_part_of_the_plan_key() -> None:
         for rule in (RULE, replace(RULE, drop=("note",)))
     )
     assert one != two
+
+
+def test_texts_keep_their_case_on_a_folding_target() -> None:
+    """Patterns are compared without case; the target stores the table's name in lower case."""
+    source = replace(ORDERS, database="SHOP_Eu")
+    rule = TableRule("shop_*.ORDERS", "w.{table}_1", drop=("email",), add=(("part", "{1}"),))
+    viewed = _viewed(rule, source=source, folds=True)
+    assert viewed.layout.table.full_name == "w.orders_1"
+    assert [constant.content for constant in viewed.constants] == [b"Eu"]
+    assert viewed_table(View((rule,)), RowLayout.of("set", source)) is None
