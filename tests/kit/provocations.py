@@ -291,7 +291,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-6008": "test_invalid_coordinates_are_refused",
     "MR-6009": "test_schema_ids_survive_a_registry_restart",
     "MR-6010": "test_foreign_schema_is_refused",
-    "MR-6020": "test_registry_treats_an_unreachable_broker_as_retryable",
+    "MR-6020": "test_unreachable_registry_is_retryable",
     "MR-6021": "test_schema_ids_survive_a_registry_restart",
     "MR-6022": "test_registry_topic_with_other_settings_is_refused",
     "MR-6023": "test_starting_registry_fences_its_predecessor",
