@@ -399,7 +399,7 @@ def test_python_functions_show_what_machine_code_shows(single_server: DatabaseSe
     assert f"include:\n- {NAME}.*" in said
 
 
-@pytest.mark.parametrize("after_s", [0.0, 0.1, 0.3, 0.6, 1.0, 1.5, 3.0])
+@pytest.mark.parametrize("after_s", [0.0, 0.3, 1.0, 3.0])
 def test_interrupt_ends_quietly_at_any_moment(
     single_server: DatabaseServer, after_s: float
 ) -> None:
