@@ -32,12 +32,13 @@ from millrace.drivers.mysql.connection import MySqlSession
 from millrace.drivers.mysql.errors import NO_COLUMN, NO_DATABASE, NO_TABLE, TABLE_CHANGED
 from millrace.drivers.mysql.grants import Role, as_grant_pattern, held_grants, needed_grants, shown
 from millrace.drivers.mysql.members import ask_position, with_unlogged
+from millrace.drivers.mysql.table_schema import table_schema
 from millrace.errors import Fatal, MillraceError
 from millrace.producer.convert.table_filter import NameFilter
 from millrace.producer.snapshot.encoder import EncodedRows, ReadPlace, RowEncoder
 from millrace.producer.snapshot.images import Images, read_images
 from millrace.producer.snapshot.select_list import SESSION, Selection
-from millrace.producer.snapshot.structure import refusal, snapshot_key, table_schema
+from millrace.producer.snapshot.structure import refusal, snapshot_key
 from millrace.producer.source.connection import Login, connect_member
 from millrace.schemas.documents import Member
 from millrace.schemas.gtid import Flavour, GtidPosition, GtidSet

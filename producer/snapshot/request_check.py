@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from millrace.drivers.mysql.catalog import CatalogTable, read_collations, read_table
 from millrace.drivers.mysql.connection import MySqlSession
 from millrace.drivers.mysql.errors import NO_COLUMN
+from millrace.drivers.mysql.table_schema import table_schema
 from millrace.errors import Fatal, MillraceError
 from millrace.producer.convert.table_filter import FoldedFilter, NameFilter
 from millrace.producer.snapshot.chunk_read import chunk_select, published_names
 from millrace.producer.snapshot.select_list import SESSION, Selection
-from millrace.producer.snapshot.structure import refusal, table_schema
+from millrace.producer.snapshot.structure import refusal
 from millrace.producer.source.connection import connect_member
 from millrace.producer.source.set_stream import resolve_login
 from millrace.schemas.documents import CaptureTask, SetDocument

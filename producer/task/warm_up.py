@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable, UniqueKey
+from millrace.drivers.mysql.table_schema import table_schema
 from millrace.errors import Retryable
 from millrace.machine_code import note_compiled
 from millrace.producer.binlog.events import FORMAT_DESCRIPTION, PREVIOUS_GTIDS
@@ -36,7 +37,6 @@ from millrace.producer.snapshot.encoder import ReadPlace, RowEncoder
 from millrace.producer.snapshot.images import read_images
 from millrace.producer.snapshot.kernel.rows import changed_keys
 from millrace.producer.snapshot.select_list import Selection, selection_program
-from millrace.producer.snapshot.structure import table_schema
 from millrace.producer.source.receive.dump_stream import DumpStream, StreamFigures
 from millrace.producer.source.receive.verification import Verifier
 from millrace.schemas.documents import Member

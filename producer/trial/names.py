@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 
 from millrace.drivers.mysql.catalog import read_collations, read_table
 from millrace.drivers.mysql.connection import MySqlSession
+from millrace.drivers.mysql.table_schema import table_schema
 from millrace.errors import Fatal
 from millrace.producer.convert.tables import describe_by_map, table_names
-from millrace.producer.snapshot.structure import table_schema
 from millrace.schemas.gtid import Flavour
 from millrace.schemas.table.structure import TableSchema
 from millrace.schemas.table.table_map import read_real_types

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable, UniqueKey
+from millrace.drivers.mysql.table_schema import table_schema
 from millrace.errors import Fatal
 from millrace.producer.convert.arrays import KernelArrays
 from millrace.producer.convert.charset_tables import CharsetTables
@@ -12,7 +13,6 @@ from millrace.producer.convert.kernel import program as p
 from millrace.producer.snapshot.encoder import EncodedRows, ReadPlace, RowEncoder
 from millrace.producer.snapshot.kernel.rows import changed_keys
 from millrace.producer.snapshot.select_list import Selection
-from millrace.producer.snapshot.structure import table_schema
 from millrace.schemas.gtid import Flavour
 from millrace.schemas.record.avro_codec import encode
 from millrace.schemas.record.avro_schema import envelope_schema, key_schema
