@@ -24,6 +24,7 @@ from millrace.drivers.mysql.chunks.borders import chunks
 from millrace.drivers.mysql.chunks.chunk import Chunk
 from millrace.drivers.mysql.errors import TABLE_CHANGED
 from millrace.errors import MillraceError
+from millrace.schemas.view.view import ALL_TABLES, View
 
 CHUNK_ROWS = 100_000  # about 0.1 s on each side
 PAUSE_S = 1.0  # between two looks at the limits
@@ -94,7 +95,7 @@ def _was_altered(exc: MillraceError) -> bool:
 class Rules:
     """How to compare. ``pool`` None: ``THREADS`` threads. ``state`` None: nothing is stored.
 
-    ``seen`` gets each chunk that has ended. ``with_structure``: definitions are compared, too.
+    ``seen`` gets each chunk that has ended. ``with_structure``: definitions are compared, too. ``view``: the task's.
     """
 
     chunk_rows: int = CHUNK_ROWS
@@ -103,6 +104,7 @@ class Rules:
     state: State | None = None
     seen: Callable[[ChunkResult], None] = field(default=lambda _: None)
     with_structure: bool = True
+    view: View = ALL_TABLES
 
 
 def compare_sets(
@@ -116,7 +118,8 @@ def compare_sets(
     given = rules or Rules()
     found = Comparison()
     with closing(Sides(ends)) as sides:
-        both = pairs(sides, admits, written_by, found, with_structure=given.with_structure)
+        shall = given.with_structure
+        both = pairs(sides, admits, written_by, found, with_structure=shall, view=given.view)
         begun = [_Table(pair, given.state) for pair in both]
         for table in begun:
             for result in table.compared:

@@ -64,7 +64,8 @@ class Comparison:
 
     ``unsettled``: rows that changed at each look, and chunks of tables that were altered. Nothing is known about them.
     ``left_out``: why tables, or chunks of them, were not compared. ``repaired``: of the differences.
-    ``structure``: how definitions differ, and views and others of one side.
+    ``structure``: how definitions differ, and views and others of one side. ``unread``: columns of a task's view that
+    are not compared, with the reason, by table.
     """
 
     tables: int = 0
@@ -75,6 +76,7 @@ class Comparison:
     differences: list[Difference] = field(default_factory=list)
     structure: list[Change] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
+    unread: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def difference_count(self) -> int:
@@ -94,7 +96,7 @@ class Comparison:
     @property
     def is_equal(self) -> bool:
         """True without any difference, if nothing was left out."""
-        return self.has_equal_rows and not self.structure_count
+        return self.has_equal_rows and not self.structure_count and not self.unread
 
     @property
     def is_done(self) -> bool:

@@ -154,7 +154,7 @@ class State:
                 found.difference_count,
                 found.unsettled,
                 found.repaired,
-                found.structure_count,
+                found.structure_count or int(bool(found.unread)),  # so it is not "equal"
                 json.dumps(found.counts.most_common(TABLES_MAX)),
                 self.task,
             ),
@@ -220,9 +220,11 @@ def _difference(plain: dict[str, object]) -> Difference:
 
 
 def _key_text(pair: Pair) -> str:
-    """The columns of the chunk key with their order, and the compared ones if there are others."""
+    """The columns of the chunk key with their order, and the compared ones if there are others, or a view."""
     columns = () if pair.source.key is None else pair.source.key.columns
     key = [f"{column.name} DESC" if column.descends else column.name for column in columns]
+    if pair.view:
+        return json.dumps([key, pair.columns, pair.view[:16]])
     return json.dumps(key if pair.has_all_columns else [key, pair.columns])
 
 

@@ -13,6 +13,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
 
+from millrace.consumer.compare.viewed import PRIMARY as VIEW_PRIMARY
+from millrace.consumer.compare.viewed import ViewedRows
 from millrace.consumer.tables.digest import TableDigest, table_digest
 from millrace.drivers.mysql.catalog import CatalogTable, TableKey, UniqueKey
 from millrace.drivers.mysql.chunks.chunk import EVERYTHING, Chunk
@@ -25,15 +27,19 @@ Name = tuple[str, ...]  # the texts of a chunk key, or a digest as hex digits
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A table as one server has it. ``key`` None: rows are named by digest."""
+    """A table as one server has it. ``key`` None: rows are named by digest.
+
+    ``limits``: a condition, if other rows are not compared.
+    """
 
     table: CatalogTable
     digest: TableDigest
     key: ChunkKey | None
+    limits: str = ""
 
     def where(self, chunk: Chunk) -> str:
         """The condition of a chunk's rows."""
-        return EVERYTHING if self.key is None else chunk.where(self.key)
+        return self._limited(EVERYTHING if self.key is None else chunk.where(self.key))
 
     @property
     def index(self) -> str:
@@ -70,6 +76,12 @@ class Side:
 
     def named(self, names: list[Name]) -> str:
         """The condition of these rows."""
+        return self._limited(self._named(names))
+
+    def _limited(self, condition: str) -> str:
+        return f"{self.limits} AND ({condition})" if self.limits else condition
+
+    def _named(self, names: list[Name]) -> str:
         if self.key is None:
             digests = ", ".join(hex_bytes(digest) for (digest,) in names)
             return f"{self.digest.short} IN ({digests})"
@@ -88,17 +100,21 @@ class Side:
 class Pair:
     """A table of the source and the table of the target that shall have its rows.
 
-    ``names``: the columns that both have, as the source writes them.
+    ``names``: the columns that both have, as the source writes them, or as the view does. ``view``: its hash, if it
+    changes the table.
     """
 
     source: Side
     target: Side
     names: tuple[str, ...]
+    view: str = ""
 
     @property
     def name(self) -> str:
-        """The source's name, as ``database.table``."""
-        return self.source.table.name
+        """The source's name, as ``database.table``, with the target's if a view changes the table."""
+        return (
+            shown_name(self.source.table.key, self.place) if self.view else self.source.table.name
+        )
 
     @property
     def place(self) -> TableKey:
@@ -149,9 +165,31 @@ class Pair:
         if self.source.key is not None:
             return self.source.key.names
         keys = self.source.table.unique_keys
-        primary = (key.columns for key in keys if key.name == "PRIMARY" and key.is_whole)
+        primary = (
+            key.columns for key in keys if key.name in ("PRIMARY", VIEW_PRIMARY) and key.is_whole
+        )
         shared = (names for names in primary if set(names) <= set(self.names))
         return next(shared, ()) or self.names
+
+
+def shown_name(source: TableKey, target: TableKey) -> str:
+    """The name of a table of the source, with that on the target if it is another one."""
+    names = ".".join(source), ".".join(target)
+    return names[0] if names[0] == names[1] else f"{names[0]} ({names[1]})"
+
+
+def viewed_pair(
+    viewed: ViewedRows, target: CatalogTable, *, flavours: Collection[Flavour] = ()
+) -> Pair:
+    """Both sides, of which the source's has the rows of a view."""
+    pair = pair_of(viewed.table, target, flavours=flavours)
+    source, other = pair.source, pair.target
+    return replace(
+        pair,
+        source=replace(source, digest=replace(source.digest, table=viewed.rows)),
+        target=replace(other, limits=viewed.limits),
+        view=viewed.view,
+    )
 
 
 def pair_of(

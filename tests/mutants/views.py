@@ -1,10 +1,13 @@
 """Guards of views: which rows are in one, and which values."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from millrace.consumer.compare import tables
+from millrace.consumer.compare.viewed import ViewedRows, viewed_rows
 from millrace.consumer.kernel import masks as kernel
 from millrace.consumer.kernel import walk
 from millrace.consumer.kernel.changes import put_changes
@@ -133,6 +136,50 @@ def conditions_over_cascades_taken(patch: Patch) -> None:
     patch.setattr(table_plan, "_check_condition", lambda *_: None)
 
 
+def _viewed(change: Callable[[ViewedRows], ViewedRows]) -> Callable[..., ViewedRows]:
+    """A comparison that gets other rows of a view."""
+    return lambda *given, **more: change(viewed_rows(*given, **more))
+
+
+def compared_without_condition(patch: Patch) -> None:
+    """The source selects all rows of the table."""
+
+    def change(found: ViewedRows) -> ViewedRows:
+        return replace(found, rows=f"{found.rows.partition(' WHERE ')[0]}) AS viewed")
+
+    patch.setattr(tables, "viewed_rows", _viewed(change))
+
+
+def compared_with_rows_of_others(patch: Patch) -> None:
+    """The target's rows may have any constants."""
+    patch.setattr(tables, "viewed_rows", _viewed(lambda found: replace(found, limits="")))
+
+
+def renamed_column_not_compared(patch: Patch) -> None:
+    """A column is left out without a word."""
+
+    def change(found: ViewedRows) -> ViewedRows:
+        columns = {name: one for name, one in found.table.columns.items() if name != "email"}
+        return replace(found, table=replace(found.table, columns=columns))
+
+    patch.setattr(tables, "viewed_rows", _viewed(change))
+
+
+def columns_left_out_silently(patch: Patch) -> None:
+    """Nothing says that a column was not compared."""
+    patch.setattr(tables, "_note_columns", lambda *_, **__: None)
+
+
+def two_tables_compared_with_one(patch: Patch) -> None:
+    """The last one is compared."""
+
+    def by_name(source: Any, plan: Any, _: Any) -> Any:
+        return {plan.place(*key): one for key, one in source.tables.items() if plan.takes(*key)}
+
+    patch.setattr(tables, "_by_target_name", by_name)
+
+
+_COMPARED = "tests/integration/test_compare_views.py"
 _MODEL = "tests/property/test_apply_view_model.py"
 _HAS_ROWS = "test_target_has_the_rows_of_the_view"
 _ON_TARGET = "tests/integration/test_apply_view.py"
@@ -242,5 +289,38 @@ ON_TARGETS = [
         raw_record_stored,
         _ON_TARGET,
         {"test_conflict_has_both_names_and_is_replayed": "secret"},
+    ),
+    Mutant(
+        "the condition of compared rows",
+        compared_without_condition,
+        _COMPARED,
+        {"test_each_planted_difference_is_found": "assert"},
+    ),
+    Mutant(
+        "the constants of compared rows",
+        compared_with_rows_of_others,
+        _COMPARED,
+        {"test_each_planted_difference_is_found": "assert"},
+    ),
+    Mutant(
+        "the values of a renamed column",
+        renamed_column_not_compared,
+        _COMPARED,
+        {"test_each_planted_difference_is_found": "assert"},
+    ),
+    Mutant(
+        "columns that are not compared",
+        columns_left_out_silently,
+        _COMPARED,
+        {
+            "test_masked_columns_are_named_and_not_compared": "assert",
+            "test_view_that_does_not_fit_is_never_equal": "assert",
+        },
+    ),
+    Mutant(
+        "two tables compared with one",
+        two_tables_compared_with_one,
+        _COMPARED,
+        {"test_two_tables_of_one_name_are_refused": "DID NOT RAISE"},
     ),
 ]

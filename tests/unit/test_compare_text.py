@@ -54,6 +54,10 @@ def test_text_says_how_many_differences_are_not_listed(capsys: pytest.CaptureFix
         (Comparison(unsettled=2), "no difference found, 2 rows unsettled"),
         (Comparison(structure=[COLUMN]), "rows equal, 1 difference of structure"),
         (Comparison(structure=[VIEW]), "equal"),
+        (
+            Comparison(unread={"a": ("b (masked)", "c (masked)")}),
+            "rows equal, 2 columns not compared",
+        ),
     ],
 )
 def test_verdict_is_equal_only_if_nothing_was_left_out(

@@ -50,6 +50,9 @@ def print_plain(
             for one in found.differences
         ],
         "left_out": [{"table": table, "why": why} for table, why in found.left_out.items()],
+        "columns_left_out": [
+            {"table": table, "columns": list(columns)} for table, columns in found.unread.items()
+        ],
         "structure": [
             {
                 "table": one.table,
@@ -80,6 +83,10 @@ def print_text(origin: "ReadMember", found: "Comparison", *, has_waited: bool = 
     for table, changes in groupby(found.structure, key=lambda one: one.table):
         lines += _structure(table, list(changes))
     lines += [f"{table}: not compared: {why}" for table, why in found.left_out.items()]
+    lines += [
+        f"{table}: columns not compared: {', '.join(columns)}"
+        for table, columns in found.unread.items()
+    ]
     for line in lines:
         out.print(printable(line), markup=False, highlight=False, soft_wrap=True)
     verdict = _verdict(found)
@@ -89,6 +96,8 @@ def print_text(origin: "ReadMember", found: "Comparison", *, has_waited: bool = 
         verdict += f", {counted(found.unsettled, 'row')} unsettled"
     if found.structure_count:
         verdict += f", {counted(found.structure_count, 'difference')} of structure"
+    if found.unread:
+        verdict += f", {counted(sum(map(len, found.unread.values())), 'column')} not compared"
     tables, rows = counted(found.tables, "table"), counted(found.rows, "row")
     out.print(f"{tables}, {rows}: {verdict}")
 
