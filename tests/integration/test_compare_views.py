@@ -6,16 +6,17 @@ The rows of both sides are written by SQL. Each planted difference must be found
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from millrace.consumer.compare import Comparison, Ends, Rules, compare_sets
+from millrace.consumer.compare import Comparison, Ends, Rules, compare_sets, tables
 from millrace.consumer.compare.table import viewed_pair
 from millrace.consumer.compare.tables import WHOLE_VIEW
 from millrace.consumer.compare.viewed import viewed_rows
 from millrace.consumer.target.stored_view import insert_view
 from millrace.deploy.servers import DatabaseServer
-from millrace.drivers.mysql.catalog import read_collations, read_inventory
+from millrace.drivers.mysql.catalog import Inventory, read_collations, read_inventory
 from millrace.drivers.mysql.chunks.chunk import Border, Chunk
 from millrace.drivers.mysql.connection import connect
 from millrace.drivers.mysql.table_schema import table_schema
@@ -187,6 +188,23 @@ def test_tables_are_those_that_the_view_names(scene: Scene) -> None:
     ]
     found = scene.compared()
     assert [(one.table, one.what, one.key) for one in found.differences] == wanted
+
+
+def test_rule_in_other_case_is_followed_on_folding_targets(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task applies such a table, so its rows are compared."""
+    scene.fill(KEYED)
+    scene.target.execute(f"DELETE FROM {scene.house}.sales_1 WHERE id = 6")
+    view = View((replace(scene.orders, source=f"{scene.name.upper()}.ORDERS_*"),))
+    assert scene.compared(view).tables == 0
+
+    def folding(*given: Any, **more: Any) -> Inventory:
+        return replace(read_inventory(*given, **more), folds_names=True)
+
+    monkeypatch.setattr(tables, "read_inventory", folding)
+    found = scene.compared(view)
+    assert [(one.what, one.key) for one in found.differences] == [("missing", "6")]
 
 
 def test_two_tables_of_one_name_are_refused(scene: Scene) -> None:

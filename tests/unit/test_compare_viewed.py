@@ -1,5 +1,6 @@
 """The rows that the source selects for a comparison under a view, and the rows of the target beside them."""
 
+import pickle
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -83,6 +84,7 @@ def test_source_selects_the_columns_and_rows_of_the_view() -> None:
     assert [key.name for key in viewed().table.unique_keys] == [PRIMARY]
     assert pair().source.sums(Chunk(0)).endswith(f"FROM {viewed().rows} WHERE TRUE")
     assert pair().name == "shop.orders (w.sales)"
+    assert pickle.loads(pickle.dumps(pair())) == pair()  # executors get it
 
 
 def test_target_is_read_where_it_has_the_constants() -> None:

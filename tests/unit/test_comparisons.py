@@ -185,4 +185,5 @@ def test_table_of_both_tasks_is_compared_and_no_heartbeat() -> None:
         return [name for name in names if admits(*name.split("."))]
 
     assert compared("*.*") == ["shop.t"]
+    assert not admitted(document, a_capture(), task)("shop", "LOG")
     assert compared("*.*", "ops.*") == ["shop.t", "ops.heartbeat"]
