@@ -328,6 +328,7 @@ def test_compare_exits_with_1_and_names_the_difference(
         "is_equal": True,
         "details": [],
         "left_out": [],
+        "columns_left_out": [],
         "structure": [],
     }
     target_server.execute("UPDATE cli_compared.t SET v = 'zwei' WHERE id = 2")
@@ -360,6 +361,7 @@ def test_compare_exits_with_1_and_names_the_difference(
         "is_equal": False,
         "details": DIFFERENCES,
         "left_out": [],
+        "columns_left_out": [],
         "structure": [],
     }
     target_server.execute("DELETE FROM cli_compared.t")
