@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import NoAuthError
 
 from millrace.cli import run
@@ -289,10 +291,24 @@ def test_refused_access_ends_within_the_connect_timeout(
     eventually(lambda: set(threading.enumerate()) <= threads, what="its threads end")
 
 
+def _started_and_refused(client: KazooClient, start: Any = KazooClient.start_async) -> Any:
+    states = list[str]()
+    client.add_listener(states.append)
+    is_live = start(client)
+    eventually(lambda: states[-1:] == [KazooState.LOST])
+    return is_live
+
+
+@pytest.mark.parametrize("is_late", [False, True])
 def test_ensemble_without_sasl_refuses_a_login_at_once(
-    zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+    zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch, is_late: bool
 ) -> None:
-    """It answers a login with nothing; the driver alone would send its request forever."""
+    """It answers a login with nothing; the driver alone would send its request forever.
+
+    ``is_late``: our thread waits for the connection only when the login is refused already.
+    """
+    if is_late:
+        monkeypatch.setattr(KazooClient, "start_async", _started_and_refused)
     cluster = ensemble_of(zookeeper.hosts).tree.cluster
     given = {
         "MILLRACE_ZOOKEEPER": zookeeper.hosts,

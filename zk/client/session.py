@@ -167,10 +167,12 @@ class Session:
         until_s = time.monotonic() + timeout_s
         is_live = self._client.start_async()
         if not is_live.wait(min(timeout_s, FIRST_LOOK_S)):
+            self._check_login()  # it may have been live for a moment, before anybody waited
             rest_s = max(0.0, until_s - time.monotonic())
             if refusal := wire.refusal(self._client.hosts, self._access.tls, within_s=rest_s):
                 raise refusal
             if not is_live.wait(max(0.0, until_s - time.monotonic())):
+                self._check_login()
                 message = f"no answer from {self._hosts} in {timeout_s:g} s"
                 raise Retryable("MR-4001", message, hosts=self._hosts)
         # kazoo is connected before it logs in: only an answer shows that the login succeeded
@@ -188,6 +190,10 @@ class Session:
             ):
                 raise self._refused_login(type(exc).__name__) from exc
             raise translated(exc, f"opening a session to {self._hosts}", is_write=False) from exc
+
+    def _check_login(self) -> None:
+        if self._is_refused:
+            raise self._refused_login(KeeperState.AUTH_FAILED)
 
     def close(self) -> None:
         """End the session. Its ephemeral nodes are deleted at once if the ensemble can be reached."""
