@@ -21,6 +21,7 @@ from millrace.drivers.mysql.chunks.chunk import EVERYTHING, Chunk
 from millrace.drivers.mysql.chunks.key import FORCED, ChunkKey, chunk_key
 from millrace.schemas.gtid import Flavour
 from millrace.schemas.sql.quoting import hex_bytes
+from millrace.schemas.view.view import shown_name
 
 Name = tuple[str, ...]  # the texts of a chunk key, or a digest as hex digits
 
@@ -112,9 +113,8 @@ class Pair:
     @property
     def name(self) -> str:
         """The source's name, as ``database.table``, with the target's if a view changes the table."""
-        return (
-            shown_name(self.source.table.key, self.place) if self.view else self.source.table.name
-        )
+        name = self.source.table.name
+        return shown_name(name, self.target.table.name) if self.view else name
 
     @property
     def place(self) -> TableKey:
@@ -170,12 +170,6 @@ class Pair:
         )
         shared = (names for names in primary if set(names) <= set(self.names))
         return next(shared, ()) or self.names
-
-
-def shown_name(source: TableKey, target: TableKey) -> str:
-    """The name of a table of the source, with that on the target if it is another one."""
-    names = ".".join(source), ".".join(target)
-    return names[0] if names[0] == names[1] else f"{names[0]} ({names[1]})"
 
 
 def viewed_pair(

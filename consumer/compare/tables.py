@@ -17,6 +17,7 @@ refusal is raised, before the table counts as a difference.
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from millrace.consumer.compare.result import Comparison
 from millrace.consumer.compare.sides import Sides
@@ -31,7 +32,6 @@ from millrace.consumer.compare.table import (
     Pair,
     pair_of,
     shared_columns,
-    shown_name,
     viewed_pair,
 )
 from millrace.consumer.compare.viewed import ViewedRows, viewed_rows
@@ -56,7 +56,7 @@ from millrace.schemas.gtid import Flavour
 from millrace.schemas.sql.quoting import table_name
 from millrace.schemas.view.collation import CollationWeights
 from millrace.schemas.view.table_view import RuleProblem
-from millrace.schemas.view.view import ALL_TABLES, View
+from millrace.schemas.view.view import ALL_TABLES, View, shown_name
 
 WHOLE_TABLE = "(the whole table)"
 WHOLE_VIEW = "(the whole table of the view)"
@@ -65,6 +65,7 @@ LOADED = "a load copies it now"
 NO_COLUMN = "(no column that both sides have)"
 
 Admits = Callable[[str, str], bool]
+T = TypeVar("T")
 
 
 def admitted(source: SetDocument, capture: CaptureTask, task: ApplyTask) -> Admits:
@@ -129,7 +130,7 @@ def pairs(
         source = here.get(key)
         origin = source.key if source is not None else applied.get(key)
         if origin is not None and plan.changes(*origin):
-            name = shown_name(origin, key)
+            name = shown_name(".".join(origin), ".".join(key))
             if source is not None and key in there:
                 found.tables += 1
                 if before.get(key) != source:
@@ -203,7 +204,7 @@ def _viewed(
     source: CatalogTable, target: CatalogTable, plan: _Plan, found: Comparison
 ) -> ViewedRows | None:
     """The rows of the view; None if it does not fit the table, or no column can be compared, which is noted."""
-    name, route = shown_name(source.key, target.key), plan.route
+    name, route = shown_name(source.name, target.name), plan.route
     schema = table_schema(source, plan.flavour, plan.collations)
     try:
         viewed = viewed_rows(source, schema, target, route.view, folds=route.folds_names)
@@ -220,10 +221,8 @@ def _note_columns(
     viewed: ViewedRows, target: CatalogTable, found: Comparison, *, with_structure: bool
 ) -> None:
     """Note the columns of the view that are not compared."""
-    name, there = (
-        shown_name(viewed.table.key, target.key),
-        {each.lower() for each in target.columns},
-    )
+    name = shown_name(viewed.table.name, target.name)
+    there = {each.lower() for each in target.columns}
     missing = [each for each in viewed.table.columns if each.lower() not in there]
     if with_structure:
         found.structure += [
@@ -328,22 +327,23 @@ def _weights(session: MySqlSession, task: str, view: View) -> tuple[CollationWei
     """How the source weighs the literals of the view's conditions, as the task has asked."""
     if not task or view.as_filter is not None:
         return ()
-    try:
-        stored = read_view(session, task)
-    except Fatal as exc:
-        if exc.code != "MR-5012":
-            raise
-        return ()
+    stored = _stored(read_view, session, task)
     return stored.weights if stored is not None else ()
 
 
 def _written(session: MySqlSession, task: str) -> set[TableKey]:
     """The tables of all row schemas that the task has stored; empty before its first start."""
+    schemas = _stored(read_schemas, session, task)
+    texts = schemas.texts.values() if schemas is not None else ()
+    tables = (layout_of(text).table for text in texts)
+    return {(table.database, table.table) for table in tables}
+
+
+def _stored(read: Callable[[MySqlSession, str], T], session: MySqlSession, task: str) -> T | None:
+    """The answer of ``read``; None before any task has run on the target."""
     try:
-        texts = read_schemas(session, task).texts.values()
+        return read(session, task)
     except Fatal as exc:
         if exc.code != "MR-5012":
             raise
-        return set()
-    tables = (layout_of(text).table for text in texts)
-    return {(table.database, table.table) for table in tables}
+        return None

@@ -3,13 +3,13 @@
     rows of a table that is left out      skipped; the mark moves over them
     a statement about such tables only    recorded in ``left_out``, not executed
     a statement about both kinds          blocks the task (MR-5042), because its effect on the target is not known
-    a statement about a changed name          blocks the task (MR-5042): the view names the table otherwise, or another
-                                              table so, or changes its rows or columns
+    a statement about a changed name      blocks the task (MR-5042): the view names the table otherwise, or another
+                                          table so, or changes its rows or columns
     a statement about a database          executed if the view can have a table of it
 
-Names are compared as the topic has them, and in lower case if the target stores
-them so. Skipped rows stay skipped when the task admits the table again. If the target does not have it then, it is
-loaded (``consumer.backfill.new_tables``).
+Names are compared as the topic has them, and in lower case if the target stores them so. Skipped rows stay skipped
+when the task admits the table again. If the target does not have it then, it is loaded
+(``consumer.backfill.new_tables``).
 
 While tables are loaded, a stream of the task applies a part of the tables that the document admits (``elsewhere``,
 ``only``; ``consumer.target.load_range``). Rows of the others are skipped in the same way. Pure.

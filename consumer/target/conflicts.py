@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from millrace.consumer.target.progress import DATABASE
 from millrace.drivers.mysql.connection import MySqlSession, Row
 from millrace.errors import Fatal
+from millrace.schemas.view.view import shown_name
 
 STOP = "stop"
 SKIP = "skip"
@@ -36,8 +37,7 @@ class Conflict:
     @property
     def shown_table(self) -> str:
         """The source's name, and the target's if that is another one."""
-        is_other = self.target_table not in ("", self.table)
-        return f"{self.table} ({self.target_table})" if is_other else self.table
+        return shown_name(self.table, self.target_table or self.table)
 
     seq: int
     gtid: str

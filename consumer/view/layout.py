@@ -20,11 +20,11 @@ from millrace.errors import Fatal
 from millrace.schemas.record.avro_schema import column_branches
 from millrace.schemas.record.names import escape_name
 from millrace.schemas.record.row_layout import RowLayout
-from millrace.schemas.table.structure import Column, TableSchema, TypeCode
+from millrace.schemas.table.structure import Column, TableSchema
 from millrace.schemas.table.table_filter import SYSTEM_DATABASES
 from millrace.schemas.view.condition import Op
 from millrace.schemas.view.table_view import TableView
-from millrace.schemas.view.view import Mask, View
+from millrace.schemas.view.view import Mask, TableRule, View, shown_name
 
 NAME_CHARACTERS_MAX = 64  # of a database or table, as MySQL's
 
@@ -85,8 +85,7 @@ class ViewedTable:
     @property
     def shown(self) -> str:
         """Its name for an operator: the source's, and the view's if that is another one."""
-        name, viewed = self.source.full_name, self.layout.table.full_name
-        return name if name == viewed else f"{name} ({viewed})"
+        return shown_name(self.source.full_name, self.layout.table.full_name)
 
 
 def viewed_table(
@@ -129,7 +128,7 @@ def viewed_table(
         database=found.name[0],
         table=found.name[1],
         columns=tuple(columns),
-        omitted=tuple(_omitted(view, source, folds=folds)),
+        omitted=tuple(_omitted(match.rule, source)),
     )
     fields = tuple(escape_name(column.name) for column in columns)
     program = None
@@ -145,14 +144,12 @@ def _check_octets(found: TableView, source: TableSchema) -> None:
         if step.op not in _OF_BYTES:
             continue
         column = source.columns[step.column]
-        is_uuid = column.type.code is TypeCode.STRING and column.type.length_bytes_max == UUID_BYTES
-        if is_uuid and not column.type.is_text:
+        if column.type.may_be_uuid:
             found_ = f"{column.name} of 16 bytes, which may be a UUID"
             what = f"{source.full_name}: where: found {found_}, wanted another column"
             raise Fatal("MR-5201", what, table=source.full_name)
 
 
-UUID_BYTES = 16
 _OF_BYTES = frozenset((Op.COMPARE_OCTETS, Op.CRC_CELL, Op.NEVER_EQUAL))
 _READING = frozenset(
     (
@@ -178,11 +175,8 @@ def _check_name(name: tuple[str, str], source: TableSchema) -> None:
         raise Fatal("MR-5206", what, table=source.full_name)
 
 
-def _omitted(view: View, source: TableSchema, *, folds: bool) -> Iterator[str]:
+def _omitted(rule: TableRule, source: TableSchema) -> Iterator[str]:
     """The names in the view of columns whose values the source does not log."""
-    match = view.match(source.database, source.table, folds=folds)
-    assert match is not None
-    rule = match.rule
     keep, drop = (set(map(str.lower, names)) for names in (rule.keep, rule.drop))
     renamed = {old.lower(): new for old, new in rule.rename}
     for name in source.omitted:

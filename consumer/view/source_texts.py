@@ -22,7 +22,7 @@ from millrace.drivers.mysql.weights import read_weights
 from millrace.errors import Fatal, MillraceError
 from millrace.schemas.documents import SetDocument
 from millrace.schemas.gtid import Flavour
-from millrace.schemas.table.structure import BINARY, TableSchema, TypeCode
+from millrace.schemas.table.structure import TableSchema
 from millrace.schemas.table.table_filter import SYSTEM_DATABASES
 from millrace.schemas.view.collation import CollationWeights
 from millrace.schemas.view.condition import weighed_literals
@@ -36,8 +36,6 @@ from millrace.schemas.view.expression import (
     parse,
 )
 from millrace.schemas.view.view import View
-
-_UUID_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +75,7 @@ def reads_octets(view: View) -> bool:
 def may_have_uuids(view: View, tables: Iterable[TableSchema]) -> bool:
     """Whether a condition names a column that is BINARY(16) in the binlog."""
     return any(
-        column.type.code is TypeCode.STRING
-        and column.type.text is not None
-        and column.type.text.charset == BINARY
-        and column.type.length_bytes_max == _UUID_BYTES
-        and column.name.lower() in names
+        column.type.may_be_uuid and column.name.lower() in names
         for table in tables
         for names in [_named(_condition(view, table))]
         for column in table.columns

@@ -96,6 +96,7 @@ TEMPORAL_CODES = FRACTION_CODES | {
 BINARY = "binary"
 _KEY_HASH = re.compile(r"DB_ROW_HASH_[0-9]+")
 BINARY_COLLATION_ID = 63
+UUID_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,12 @@ class ColumnType:
             and self.text.charset != BINARY
             and self.code not in LABELLED_CODES
         )
+
+    @property
+    def may_be_uuid(self) -> bool:
+        """True for BINARY(16): MariaDB's UUID is one in the binlog, with its bytes in another order."""
+        is_binary = self.code is TypeCode.STRING and not self.is_text
+        return is_binary and self.length_bytes_max == UUID_BYTES
 
     @property
     def is_compressed(self) -> bool:

@@ -45,6 +45,11 @@ class MaskKind(StrEnum):
     TRUNCATE = "truncate"
 
 
+def shown_name(source: str, viewed: str) -> str:
+    """The name of a table for an operator: the source's, and that of the view if it is another one."""
+    return source if source == viewed else f"{source} ({viewed})"
+
+
 @dataclass(frozen=True, slots=True)
 class Mask:
     """``secret`` is the reference of the HMAC's key, ``length`` the number of characters that TRUNCATE leaves.
