@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from millrace.consumer.target.table_state import check_server, server_of
-from millrace.drivers.mysql.connection import Endpoint, MySqlSession, connect, stored_text
+from millrace.drivers.mysql.connection import Endpoint, MySqlSession, Row, connect, stored_text
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
 from millrace.schemas.gtid import Flavour
@@ -31,6 +31,10 @@ LOCK_S = 30
 LOOK_S = 3.0  # between two looks: a load of one short query
 ANSWER_S = 10.0  # for one look
 LOST_S = 60.0
+TEXT_LOOKS, TEXT_PAUSE_S = (
+    5,
+    0.05,
+)  # at a session without a text: MariaDB keeps it busy for some microseconds
 MISSING_MAX = 2  # looks that do not find a statement whose answer has not come
 SHOWN_CHARS = 120  # of the text, in a status
 
@@ -39,21 +43,26 @@ _log = get_logger("apply.ddl")
 
 @dataclass(frozen=True, slots=True)
 class RunningStatement:
-    """A statement in the server's process list. ``progress``: as the server reports it, "" if it does not."""
+    """A statement in the server's process list. ``progress``: as the server reports it, "" if it does not.
+
+    ``running_s``: None if the server does not report it.
+    """
 
     server: str
     session: int
     text: str
     state: str
-    running_s: int
+    running_s: int | None
     progress: str = ""
 
     def shown(self) -> str:
         """For the status."""
         more = " …" if len(self.text) > SHOWN_CHARS else ""
-        parts = [f"for {self.running_s} s", self.state, self.progress]
+        since = "" if self.running_s is None else f"for {self.running_s} s"
+        parts = [since, self.state, self.progress]
         about = ", ".join(part for part in parts if part)
-        return f"session {self.session} on {self.server} executes {self.text[:SHOWN_CHARS]}{more} ({about})"
+        text = self.text[:SHOWN_CHARS] or "a statement"
+        return f"session {self.session} on {self.server} executes {text}{more} ({about})"
 
 
 def lock_name(task: str) -> str:
@@ -71,7 +80,14 @@ def find_statement(session: MySqlSession, task: str) -> RunningStatement | None:
     """The statement that the holder of the task's lock executes now; None if it executes none."""
     ((holder,),) = session.query("SELECT IS_USED_LOCK(%s)", (lock_name(task),))
     session.rollback()
-    return None if holder is None else _listed(session, int(str(holder)))
+    if holder is None:
+        return None
+    for _ in range(TEXT_LOOKS):
+        found = _listed(session, int(str(holder)))
+        if found is None or found.text:
+            break
+        time.sleep(TEXT_PAUSE_S)
+    return found
 
 
 def _listed(session: MySqlSession, holder: int) -> RunningStatement | None:
@@ -93,20 +109,26 @@ def _listed(session: MySqlSession, holder: int) -> RunningStatement | None:
         # while another thread uses the session, it has no text
         stored_text(" ".join(str(text or "").split())),
         str(state or ""),
-        int(str(seconds or 0)),
-        progress_of_stages(*progress) if is_mariadb else _of_instruments(session, holder),
+        int(str(seconds or 0)) if is_mariadb else _seconds_of_instruments(session, holder),
+        progress_of_stages(*progress) if is_mariadb else _progress_of_instruments(session, holder),
     )
 
 
 # MySQL refuses a SELECT from information_schema.PROCESSLIST, and from INNODB_TRX, while any session executes a text
 # with a character of four bytes (error 3854). id, user, host, database, command, seconds, state, 100 characters of text
+# (the seconds begin at the session's variable timestamp, which is the source's for a statement)
 LIST_SQL = "SHOW PROCESSLIST"
 _COMMAND = 4
 MARIADB_LIST_SQL = (
     "SELECT COMMAND, TIME, STATE, INFO, STAGE, MAX_STAGE, PROGRESS"
     " FROM information_schema.PROCESSLIST WHERE ID = %s"
 )
-# needs SELECT on performance_schema, and the consumer events_stages_current
+# both need SELECT on performance_schema; the second one the consumer events_stages_current
+SECONDS_SQL = (
+    "SELECT e.TIMER_WAIT DIV 1000000000000 FROM performance_schema.events_statements_current e"
+    " JOIN performance_schema.threads t USING (THREAD_ID)"
+    " WHERE t.PROCESSLIST_ID = %s AND e.NESTING_EVENT_ID IS NULL"
+)
 STAGES_SQL = (
     "SELECT e.WORK_COMPLETED, e.WORK_ESTIMATED FROM performance_schema.events_stages_current e"
     " JOIN performance_schema.threads t USING (THREAD_ID)"
@@ -121,17 +143,26 @@ def progress_of_stages(stage: object, stages: object, percent: object) -> str:
     return f"stage {stage} of {stages}, {float(str(percent)):.1f} %"
 
 
-def _of_instruments(session: MySqlSession, holder: int) -> str:
-    try:
-        rows = session.query(STAGES_SQL, (holder,))
-    except Fatal:  # the account may not read it
-        return ""
-    finally:
-        session.rollback()
+def _seconds_of_instruments(session: MySqlSession, holder: int) -> int | None:
+    rows = _instruments(session, SECONDS_SQL, holder)
+    return int(str(rows[0][0])) if rows and rows[0][0] is not None else None
+
+
+def _progress_of_instruments(session: MySqlSession, holder: int) -> str:
+    rows = _instruments(session, STAGES_SQL, holder)
     if not rows:
         return ""
     done, all_ = (int(str(number)) for number in rows[0])
     return f"{100 * done / all_:.1f} %"
+
+
+def _instruments(session: MySqlSession, query: str, holder: int) -> list[Row]:
+    try:
+        return session.query(query, (holder,))
+    except Fatal:  # the account may not read it
+        return []
+    finally:
+        session.rollback()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import pytest
 from millrace.consumer.target import running_statement
 from millrace.consumer.target.running_statement import (
     LIST_SQL,
+    SECONDS_SQL,
     STAGES_SQL,
     RunningStatement,
     StatementWatch,
@@ -212,6 +213,8 @@ def test_progress_of_mysql_is_read_from_its_stages(
                 if isinstance(stages, Fatal):
                     raise stages
                 return list(stages)
+            if sql == SECONDS_SQL:
+                return [(5,)]
             return super().query(sql)
 
         def rollback(self) -> None:
@@ -220,10 +223,12 @@ def test_progress_of_mysql_is_read_from_its_stages(
     found = find_statement(cast(Any, _MySql(holder=7)), "task")
     assert found is not None
     assert found.progress == shown
+    assert found.running_s == 5  # not 90, which are counted from the source's timestamp
 
 
-def test_only_a_sleeping_session_executes_nothing() -> None:
+def test_only_a_sleeping_session_executes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """MariaDB lists a session without its text while another thread uses it, and MySQL a killed one."""
+    monkeypatch.setattr(running_statement, "TEXT_PAUSE_S", 0.0)
     rows: list[tuple[object, ...]] = []
 
     class _Listing(_Session):
@@ -247,3 +252,23 @@ def test_only_a_sleeping_session_executes_nothing() -> None:
         found = running_statement.find_statement(session, "task")
         assert (found is not None) is is_running
         assert found is None or found.text == (text or "")
+
+
+def test_session_without_text_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MariaDB lists it so for a moment, and a status would show no statement."""
+    monkeypatch.setattr(running_statement, "TEXT_PAUSE_S", 0.0)
+    texts = [None, "", "ALTER TABLE t FORCE"]
+
+    class _Listing(_Session):
+        flavour = Flavour.MARIADB
+
+        def query(self, sql: str, _: object = None) -> list[tuple[object, ...]]:
+            is_lock = "IS_USED_LOCK" in sql
+            return [(7,)] if is_lock else [("Query", 3, "", texts.pop(0), 0, 0, 0)]
+
+        def rollback(self) -> None:
+            """Nothing is kept."""
+
+    found = find_statement(cast(Any, _Listing()), "task")
+    assert found is not None
+    assert found.shown() == "session 7 on t1:3306 executes ALTER TABLE t FORCE (for 3 s)"
