@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from millrace.checks.requirement import Level
+from millrace.consumer.checks.cascades import check_cascades
 from millrace.consumer.checks.load import RowsUse, check_load
 from millrace.consumer.compare import Ends, compare_sets
 from millrace.consumer.load import load
@@ -193,17 +194,20 @@ def test_stopped_load_continues_with_the_chunks_that_are_left(rig: LoadRig) -> N
     ]
     assert len(chunks) == len(set(chunks)) > 60
     assert_equal(rig)
+    assert _advice(rig).keys() == {"start: load"}
+    sql(rig.target, f"ALTER TABLE {rig.name}.child DROP FOREIGN KEY child_ibfk_1")
+    assert "the target does not have it" in "".join(_advice(rig).values())
 
 
 def _advice(rig: LoadRig) -> dict[str, str]:
-    """The findings of `millrace check` about the load itself, and all that are not ok."""
+    """What `millrace check` finds about the load itself, and all about it and cascades that is not ok."""
     task = load_task(rig.name)
     origin = rig.origin(task)
     target = OneSet(rig.target).set_document("target")
     use = RowsUse(task, origin.capture, origin.document, target, Directives())
     return {
         each.what: each.found
-        for each in check_load(use)
+        for each in (*check_load(use), *check_cascades(use))
         if each.what == "start: load" or each.level is not Level.OK
     }
 

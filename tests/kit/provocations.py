@@ -166,6 +166,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-4190": "test_every_condition_of_a_check_has_its_code",
     "MR-4191": "test_every_condition_of_a_check_has_its_code",
     "MR-4192": "test_every_condition_of_a_check_has_its_code",
+    "MR-4193": "test_every_condition_of_a_check_has_its_code",
     "MR-4180": "test_one_decision_waits_at_a_time",
     "MR-4181": "test_one_decision_waits_at_a_time",
     "MR-4182": "test_one_decision_waits_at_a_time",

@@ -25,6 +25,7 @@ from millrace.checks.requirement import Area, Level, Requirement, Subject
 from millrace.checks.retention import judge_loss
 from millrace.cli.check.subscribers import judge_subscriber
 from millrace.codes import PAGE
+from millrace.consumer.checks.cascades import judge_cascades
 from millrace.consumer.checks.publish import judge_output_settings
 from millrace.consumer.checks.target import (
     Settings,
@@ -36,6 +37,7 @@ from millrace.consumer.checks.target import (
     judge_tables,
     written_databases,
 )
+from millrace.consumer.load.tables import Admission
 from millrace.drivers.kafka.reader import Ends
 from millrace.drivers.kafka.topic import TopicSettings
 from millrace.drivers.mysql.actions import Action, Actions
@@ -94,7 +96,7 @@ from millrace.schemas.documents import (
 from millrace.schemas.gtid import Flavour, GtidSet
 from millrace.schemas.record.avro_schema import envelope_schema
 from millrace.schemas.stages import GroupState, SubscriberStage
-from millrace.schemas.view.view import view_of_filter
+from millrace.schemas.view.view import ALL_TABLES, TableRule, View, view_of_filter
 from millrace.zk.checks import (
     judge_acls,
     judge_documents,
@@ -221,6 +223,43 @@ def of_tree() -> Iterator[Requirement]:
     return judge_safe_mode(SUBJECT, SAFE, inventory)
 
 
+def of_cascade(
+    rules: dict[str, str] | None = None,
+    *,
+    excluded: tuple[str, ...] = (),
+    parent: str = "shop.orders",
+    action: Action = Action.CASCADE,
+) -> Iterator[Requirement]:
+    """The requirements of `shop.items`, whose rows follow those of `shop.orders` on the source.
+
+    ``rules``: by table, its `where`; both tables get the names of `{table}_copy`. ``parent``, ``action``: of the
+    foreign key of the target.
+    """
+    child = ("shop", "items")
+    link = ForeignKey(child, ("at",), ("shop", "orders"), ("id",), Actions(Action.CASCADE), "fk")
+    if rules is not None:
+        view = View(
+            tuple(
+                TableRule(f"shop.{name}", "shop.{table}_copy", where, rename=(("at", "order_id"),))
+                for name, where in rules.items()
+            )
+        )
+        there = replace(
+            link,
+            child=("shop", "items_copy"),
+            columns=("Order_ID",),
+            parent=("shop", "orders_copy"),
+        )
+    else:
+        view = ALL_TABLES
+        there = replace(link, parent=tuple(parent.split(".")), actions=Actions(action))
+    tables = {key: table() for key in (child, ("shop", "orders"), there.child, there.parent)}
+    source = Inventory(tables=tables, foreign_keys=(link,))
+    target = Inventory(tables=tables, foreign_keys=(there,))
+    admission = Admission(TableFilter(exclude=excluded), view)
+    return judge_cascades(SUBJECT, admission, source, target)
+
+
 def of_grants(*lines: str) -> Iterator[Requirement]:
     """The requirements of a target's account."""
     needed = needed_grants(Role.TARGET, Flavour.MYSQL, ("shop",))
@@ -309,6 +348,12 @@ CASES: tuple[tuple[str, Level, Callable[[], Iterable[Requirement]]], ...] = (
     ("MR-5015", Level.FAIL, lambda: of_tables(table(engine="MyISAM"))),
     ("MR-5018", Level.WARN, lambda: of_tables(table(), triggers={("shop", "t"): ("audit",)})),
     ("MR-5025", Level.WARN, of_tree),
+    ("MR-4193", Level.FAIL, lambda: of_cascade(excluded=("shop.orders",))),
+    ("MR-4193", Level.FAIL, lambda: of_cascade({"items": ""})),
+    ("MR-4193", Level.WARN, lambda: of_cascade({"items": "", "orders": "id > 0"})),
+    ("MR-4193", Level.WARN, lambda: of_cascade({"items": "at IS NULL", "orders": ""})),
+    ("MR-4193", Level.WARN, lambda: of_cascade(parent="shop.others")),
+    ("MR-4193", Level.WARN, lambda: of_cascade(action=Action.SET_NULL)),
 )  # fmt: skip
 
 
@@ -349,6 +394,9 @@ def test_every_condition_of_a_check_has_its_code(
         lambda: of_grants(*ALL_TARGET, "GRANT `apply_role`@`%` TO `m`@`%`"),
         lambda: of_tables(table()),
         lambda: judge_safe_mode(SUBJECT, SAFE, Inventory()),
+        of_cascade,
+        lambda: of_cascade({"items": "id > 0", "orders": ""}),
+        lambda: of_cascade(excluded=("shop.orders", "shop.items")),
         lambda: [judge_servers(SUBJECT, {"z1": ""})],
         lambda: [judge_timeout(SUBJECT, 10.0, 10.0)],
         lambda: [judge_versions(SUBJECT, {"w1": __version__})],

@@ -255,7 +255,8 @@ def _source_of(scope: Scope, task: Reader) -> SetDocument:
 
 
 def _rows_checks(scope: Scope, task: ApplyTask) -> Iterator[Check]:
-    """None without `start: load` and `compare`, or if the capture task or a set is not known: others report that."""
+    """None if the capture task or a set is not known: others report that."""
+    from millrace.consumer.checks.cascades import check_cascades
     from millrace.consumer.checks.compare import check_compare
     from millrace.consumer.checks.load import RowsUse, check_load
 
@@ -267,6 +268,8 @@ def _rows_checks(scope: Scope, task: ApplyTask) -> Iterator[Check]:
         return
     directives = scope.known.directives.get(source.name, Directives())
     use = RowsUse(task, capture, source, target, directives)
+    subject = Subject(Area.SOURCE, f"tables of {task.name}")
+    yield Check(subject, functools.partial(check_cascades, use), "cascades", names_of(task))
     if task.start.is_load:
         subject = Subject(Area.SOURCE, f"load of {task.name}")
         yield Check(subject, functools.partial(check_load, use), "start: load", names_of(task))
