@@ -195,12 +195,13 @@ def test_stopped_load_continues_with_the_chunks_that_are_left(rig: LoadRig) -> N
     assert len(chunks) == len(set(chunks)) > 60
     assert_equal(rig)
     assert _advice(rig).keys() == {"start: load"}
-    sql(rig.target, f"ALTER TABLE {rig.name}.child DROP FOREIGN KEY child_ibfk_1")
-    assert "the target does not have it" in "".join(_advice(rig).values())
+    sql.execute(rig.target.socket, f"ALTER TABLE {rig.name}.child DROP FOREIGN KEY child_ibfk_1")
+    is_hidden = rig.target.flavour is Flavour.MARIADB  # this MySQL logs cascades
+    assert ("the target does not have it" in "".join(_advice(rig).values())) is is_hidden
 
 
 def _advice(rig: LoadRig) -> dict[str, str]:
-    """What `millrace check` finds about the load itself, and all about it and cascades that is not ok."""
+    """The finding of `millrace check` about the load itself, and those about it and cascades that are not ok."""
     task = load_task(rig.name)
     origin = rig.origin(task)
     target = OneSet(rig.target).set_document("target")

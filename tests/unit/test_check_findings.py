@@ -227,7 +227,7 @@ def of_cascade(
     rules: dict[str, str] | None = None,
     *,
     excluded: tuple[str, ...] = (),
-    parent: str = "shop.orders",
+    parent: str = "orders",
     action: Action = Action.CASCADE,
 ) -> Iterator[Requirement]:
     """The requirements of `shop.items`, whose rows follow those of `shop.orders` on the source.
@@ -252,7 +252,7 @@ def of_cascade(
         )
     else:
         view = ALL_TABLES
-        there = replace(link, parent=tuple(parent.split(".")), actions=Actions(action))
+        there = replace(link, parent=("shop", parent), actions=Actions(action))
     tables = {key: table() for key in (child, ("shop", "orders"), there.child, there.parent)}
     source = Inventory(tables=tables, foreign_keys=(link,))
     target = Inventory(tables=tables, foreign_keys=(there,))
@@ -352,7 +352,7 @@ CASES: tuple[tuple[str, Level, Callable[[], Iterable[Requirement]]], ...] = (
     ("MR-4193", Level.FAIL, lambda: of_cascade({"items": ""})),
     ("MR-4193", Level.WARN, lambda: of_cascade({"items": "", "orders": "id > 0"})),
     ("MR-4193", Level.WARN, lambda: of_cascade({"items": "at IS NULL", "orders": ""})),
-    ("MR-4193", Level.WARN, lambda: of_cascade(parent="shop.others")),
+    ("MR-4193", Level.WARN, lambda: of_cascade(parent="others")),
     ("MR-4193", Level.WARN, lambda: of_cascade(action=Action.SET_NULL)),
 )  # fmt: skip
 
