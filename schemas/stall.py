@@ -79,8 +79,8 @@ def _find(report: TaskReport, age_s: float) -> tuple[str, str]:
     if applied is not None and applied.waits_s > STALL_S and applied.executes:
         return (
             f"nothing was applied for {applied.waits_s:.0f} s: the target executes a statement",
-            "Nothing to do: the statement is waited for, however long it takes. `millrace apply-ddl TASK --seq"
-            f" {report.seq + 1} --end` ends it.",
+            "Nothing to do: the statement is waited for, however long it takes. `millrace ddl end TASK"
+            f" {report.seq + 1}` ends it.",
         )
     if applied is not None and applied.waits_s > STALL_S:
         return (

@@ -11,7 +11,7 @@ One target transaction lets all tables wait, with those that foreign keys relate
 It takes no fence: main may write such a table until its next turn, which comes before the load begins.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from millrace.consumer.load.plan import check_rights, table_sizes
@@ -85,11 +85,22 @@ def prepare(session: MySqlSession, task: ApplyTask, names: Sequence[str], known:
     return Request(asked, with_them, there, both - known.on_source.keys())
 
 
-def store(session: MySqlSession, task: str, request: Request, *, by: str) -> None:
-    """Let the tables wait for a load. Fatal MR-4237 if the task has no progress any more."""
+def store(
+    session: MySqlSession,
+    task: str,
+    request: Request,
+    *,
+    by: str,
+    also: Callable[[], None] = lambda: None,
+) -> None:
+    """Let the tables wait for a load, and do ``also`` in the same target transaction.
+
+    Fatal MR-4237 if the task has no progress any more.
+    """
     check_progress(session, task)
     set_waiting(session, task, request.asked, detail=f"asked for by {by}")
     set_waiting(session, task, request.with_them, detail="a foreign key relates it to one of these")
+    also()
     fault_point(BEFORE_COMMIT)
     session.commit()
     fault_point(AFTER_COMMIT)

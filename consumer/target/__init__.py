@@ -2,6 +2,7 @@
 
 progress            the database ``millrace``: fence, low-water mark, applied seqs, schemas, intents
 fence               raises the fence of a task
+intents             statements that wait for an operator, and the decisions
 table_state         the state of a table or database before and after a DDL statement
 running_statement   the statement that a task executes, as the server lists it
 sessions            the sessions of a run, registered on the target

@@ -7,8 +7,8 @@
     applied         task, run, batch, lane, part: first_seq, bitmap     seqs of one lane transaction; deleted
                                               after the mark has passed them
     record_schema   task, id: schema_text     schemas that the topic introduced before the mark
-    ddl_intent      task, seq: sql_text, state_text, decision, server   a statement that is being executed, and the
-                                              server whose state is stored
+    ddl_intent      task, seq: …              statements that are being executed, or wait for an operator
+                                              (``consumer.target.intents``)
     conflict        task, seq: …              changes that did not fit the target's row (``consumer.target.conflicts``)
     session         task, id: run, server     sessions that may hold the fence, for a later run on this server to end
     left_out        task, seq: kind, sql_text     statements that were recorded but not applied
@@ -40,6 +40,7 @@ DATABASE = "millrace"
 
 # An earlier version inserts by position. MySQL has invisible columns since 8.0.23.
 _SERVER = "VARCHAR(190) NOT NULL DEFAULT '' /*!80023 INVISIBLE */ /*M!100303 INVISIBLE */"
+_TEXT = "LONGTEXT NULL /*!80023 INVISIBLE */ /*M!100303 INVISIBLE */"
 _TABLES = (
     "fence (task VARCHAR(190) NOT NULL PRIMARY KEY, epoch BIGINT UNSIGNED NOT NULL, run BIGINT UNSIGNED NOT NULL)",
     "progress (task VARCHAR(190) NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, next_offset BIGINT NOT NULL,"
@@ -52,7 +53,8 @@ _TABLES = (
     "record_schema (task VARCHAR(190) NOT NULL, id BIGINT NOT NULL, schema_text LONGTEXT NOT NULL,"
     " PRIMARY KEY (task, id))",
     "ddl_intent (task VARCHAR(190) NOT NULL, seq BIGINT NOT NULL, sql_text LONGTEXT NOT NULL,"
-    f" state_text LONGTEXT NOT NULL, decision VARCHAR(16) NOT NULL, server {_SERVER}, PRIMARY KEY (task, seq))",
+    f" state_text LONGTEXT NOT NULL, decision VARCHAR(16) NOT NULL, server {_SERVER}, own_sql {_TEXT},"
+    f" reason {_TEXT}, PRIMARY KEY (task, seq))",
     "conflict (task VARCHAR(190) NOT NULL, seq BIGINT NOT NULL, gtid VARCHAR(190) NOT NULL, table_name VARCHAR(190)"
     " NOT NULL, op CHAR(1) NOT NULL, decision VARCHAR(16) NOT NULL, detail LONGTEXT NOT NULL, record LONGBLOB NOT NULL,"
     " target_rows LONGTEXT NULL, schema_text LONGTEXT NULL, at DATETIME(3) NULL, target_table VARCHAR(190) NULL,"
@@ -146,6 +148,8 @@ _ADDED = (
     ("progress", "lag_ms", "BIGINT NOT NULL DEFAULT 0"),
     ("progress", "whole_seq", "BIGINT NOT NULL DEFAULT -1"),
     ("ddl_intent", "server", _SERVER),
+    ("ddl_intent", "own_sql", _TEXT),
+    ("ddl_intent", "reason", _TEXT),
     ("conflict", "target_rows", "LONGTEXT NULL"),
     ("conflict", "schema_text", "LONGTEXT NULL"),
     ("conflict", "at", "DATETIME(3) NULL"),
@@ -363,21 +367,3 @@ KEEP_SCHEMA_SQL = (
     " ON s.task = c.task AND s.id = %s AND s.schema_text <> %s SET c.schema_text = s.schema_text"
     " WHERE c.task = %s AND c.schema_text IS NULL AND SUBSTRING(c.record, 2, 4) = _binary %s"
 )
-
-
-def decide_intent(connection: MySqlSession, task: str, *, seq: int, decision: str) -> None:
-    """Store an operator's decision about a waiting statement; Fatal MR-5043 if none with this seq waits."""
-    decided = connection.run(
-        connection.with_arguments(
-            f"UPDATE {DATABASE}.ddl_intent SET decision = %s WHERE task = %s AND seq = %s",
-            (decision, task, seq),
-        )
-    )
-    connection.commit()
-    if decided != 1:
-        raise Fatal(
-            "MR-5043",
-            f"no statement of {task} with seq {seq} waits for a decision",
-            task=task,
-            seq=seq,
-        )

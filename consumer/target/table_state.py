@@ -39,6 +39,21 @@ def read_state(connection: MySqlSession, statement: Statement) -> dict[str, str]
     return found
 
 
+def read_objects(connection: MySqlSession, names: Sequence[str]) -> dict[str, str]:
+    """The state of tables and databases now, by the names that ``read_state`` gave them."""
+    return {name: _object_state(connection, name) for name in names}
+
+
+def _object_state(connection: MySqlSession, name: str) -> str:
+    """A name of a database or table may have a dot, so each place for one is tried."""
+    for at in (at for at, character in enumerate(name) if character == "."):
+        if 0 < at < len(name) - 1 and (
+            state := _table_state(connection, name[:at], name[at + 1 :])
+        ):
+            return state
+    return "" if "." in name else _database_state(connection, name)
+
+
 def server_of(connection: MySqlSession) -> str:
     """Names the server, with its files: MySQL's UUID. MariaDB has none: its server_id, and when a file was made."""
     if not connection.server:

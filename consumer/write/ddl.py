@@ -13,7 +13,8 @@
                      whether it was executed
 
 Refused in 3: the task stops, and the intent records the refusal. Then a change by an operator does not count as an
-execution, and a resumed task begins with 2. So it does if an operator lets it execute the statement.
+execution, and a resumed task begins with 2. So it does if an operator lets it execute the statement, or another text
+in its place (``own_sql`` of the intent), whose states then decide.
 
 The states decide (``consumer.write.ddl_outcome``). The next run may be on another server: a promoted replica has the
 intent, other ids, and the statement's effect or not. If the intent was not replicated, neither was the statement.
@@ -48,6 +49,7 @@ from dataclasses import dataclass, replace
 
 from millrace.consumer.tables.filter import Route
 from millrace.consumer.tables.related import related
+from millrace.consumer.target.intents import ENDED, REFUSED, UNEXECUTABLE, UNEXPECTED
 from millrace.consumer.target.load_range import LoadRange
 from millrace.consumer.target.loads import set_waiting, task_of
 from millrace.consumer.target.progress import DATABASE, Mark, Owner, check_fence, move_mark
@@ -88,13 +90,13 @@ AFTER_EXECUTE = register("apply.ddl_after_execute")
 BEFORE_ASIDE = register("streams.before_aside")
 AFTER_ASIDE = register("streams.after_aside")
 
-REFUSED, UNEXPECTED, ENDED = "refused", "unexpected", "ended"
 IDLE_S = 30.0
 
 _VIEWED = "the view of the task changes "
 _VIEWED_FIX = (
-    "Make the statement's effect on the target, under the names and columns that the view gives it. Then `millrace"
-    " apply-ddl TASK --seq N --done`, `millrace task resume TASK`. `--execute` does not execute it."
+    "Make the statement's effect on the target, under the names and columns that the view gives it: `millrace ddl apply"
+    " TASK N --sql STATEMENT` lets the task execute yours. Or make it yourself, then `millrace ddl skip TASK N`. After"
+    " that, `millrace task resume TASK`."
 )
 
 _log = get_logger("apply.ddl")
@@ -162,7 +164,7 @@ def apply_ddl(sessions: Sessions, record: DdlRecord, *, place: DdlPlace, scope: 
             names = ", ".join(f"{name.database}.{name.table}" for name in statement.tables)
             what = f"{statement.verb} {names}, and the target is MySQL"
             raise Fatal("MR-5028", what, seq=record.source.seq, table=names)
-        changed = _apply_once(sessions, record, statement, place=place, is_over=scope.is_over)
+        changed = _apply_once(sessions, record, statement, place=place, scope=scope)
         return Passed(changed)
     except BaseException as exc:
         if isinstance(exc, Retryable) and exc.code == "MR-5001":
@@ -198,6 +200,21 @@ def _in_doubt(record: DdlRecord, statement: Statement, route: Route) -> tuple[Dd
 def _is_viewed(record: DdlRecord) -> bool:
     """Whether the record is one of a name that the view changes: its text is not for the target."""
     return record.statement.session.get("in_doubt", "").startswith(_VIEWED)
+
+
+def _is_unexecutable(record: DdlRecord) -> bool:
+    """Whether no decision of an operator executes its text."""
+    return _is_viewed(record) or gap_of(record) is not None
+
+
+def _own(record: DdlRecord, sql: str, route: Route) -> tuple[DdlRecord, Statement]:
+    """The operator's text in place of the record's, without its session and database."""
+    statement = classify(sql, "")
+    if route.folds_names:
+        statement = statement.in_lower_case()
+    names = tuple((name.database, name.table) for name in statement.tables)
+    own = DdlStatement(sql, str(statement.kind), names, {})
+    return replace(record, statement=own), statement
 
 
 def _plain(record: DdlRecord) -> DdlRecord:
@@ -294,23 +311,31 @@ def _apply_once(
     statement: Statement,
     *,
     place: DdlPlace,
-    is_over: Callable[[], bool],
+    scope: Scope,
 ) -> Changed:
     session, owner, seq = sessions.for_lane(), sessions.owner, record.source.seq
     executing = sessions.for_lane(STATEMENTS)
     lock(executing, owner.task)
     check_fence(session, owner)
     found = session.query(
-        f"SELECT state_text, server, decision FROM {DATABASE}.ddl_intent WHERE task = %s AND seq = %s",
+        f"SELECT state_text, server, decision, own_sql FROM {DATABASE}.ddl_intent WHERE task = %s AND seq = %s",
         (owner.task, seq),
     )
+    source_sql = record.statement.sql
+    own_sql = str(found[0][3] or "") if found else ""
+    if own_sql:
+        record, statement = _own(record, own_sql, scope.route)
     before = now = _state(session, record, statement)
     check_server(executing, now.server)
     decided = str(found[0][2]) if found else ""
-    if not found or decided in (REFUSED, EXECUTE):
+    if not found or decided in (REFUSED, EXECUTE, UNEXECUTABLE):
         fault_point(BEFORE_INTENT)
-        _store_intent(session, owner, record, now)  # an operator's decision counts once
-        is_wanted = decided == EXECUTE and not _is_viewed(record)
+        _store_intent(session, owner, seq, source_sql, now)  # an operator's decision counts once
+        if own_sql:
+            _set_in_intent(session, owner, seq, own_sql=own_sql)
+        if _is_unexecutable(record):
+            _set_in_intent(session, owner, seq, decision=UNEXECUTABLE)
+        is_wanted = decided == EXECUTE and not _is_unexecutable(record)
         decision = EXECUTE if is_wanted or is_understood(statement) else UNDECIDED
     else:
         before = State(str(found[0][1]), json.loads(str(found[0][0])))
@@ -321,24 +346,28 @@ def _apply_once(
             decision = DONE if judged == DONE else UNDECIDED
         else:
             decision = decided or judged
-    session.commit()
     if decision in (UNDECIDED, UNEXPECTED):
-        raise _undecided(record, statement, before, now, is_ended=decided == ENDED)
+        reason = _undecided(record, statement, before, now, is_ended=decided == ENDED)
+        _set_in_intent(session, owner, seq, reason=f"{reason.code} {reason.message}")
+        session.commit()
+        raise reason
+    session.commit()
     fault_point(AFTER_INTENT)
     begun_s = time.monotonic()
     if decision == EXECUTE:
         if decided == EXECUTE:  # an operator wants it executed, whatever happened on the source
             record = replace(record, statement=_succeeding(record.statement))
         try:
-            _execute(executing, sessions, record, statement, is_over=is_over)
+            _execute(executing, sessions, record, statement, is_over=scope.is_over)
         except Fatal as exc:
             session = sessions.for_lane(is_checked=True)
+            check_fence(session, owner)
+            _set_in_intent(session, owner, seq, reason=f"{exc.code} {exc.message}")
             if exc.code == "MR-5040":
-                check_fence(session, owner)
-                _decide_intent(session, owner, record, UNEXPECTED)
-                session.commit()
-            else:
-                _store_refusal(session, owner, record, statement, now)
+                _set_in_intent(session, owner, seq, decision=UNEXPECTED)
+            elif _is_unchanged(session, record, statement, now):
+                _set_in_intent(session, owner, seq, decision=REFUSED)
+            session.commit()
             raise
         fault_point(AFTER_EXECUTE)
         # the server may have ended the idle session meanwhile
@@ -366,22 +395,20 @@ def _alterations(statement: Statement, decision: str) -> int:
 _COUNTED_KINDS = {Kind.ALTER_TABLE, Kind.CREATE_INDEX, Kind.DROP_INDEX, Kind.RENAME_TABLE}
 
 
-def _store_refusal(
-    session: MySqlSession, owner: Owner, record: DdlRecord, statement: Statement, before: State
-) -> None:
-    """Record the server's refusal if nothing has changed. A later fix by an operator does not count as execution."""
-    check_fence(session, owner)
+def _is_unchanged(
+    session: MySqlSession, record: DdlRecord, statement: Statement, before: State
+) -> bool:
+    """Whether a refused statement changed nothing. Then a later fix by an operator does not count as execution."""
     found = _state(session, record, statement)
-    if (found.server, found.objects) == (before.server, before.objects):
-        _decide_intent(session, owner, record, REFUSED)
-    session.commit()
+    return (found.server, found.objects) == (before.server, before.objects)
 
 
-def _decide_intent(session: MySqlSession, owner: Owner, record: DdlRecord, decision: str) -> None:
-    session.query(
-        f"UPDATE {DATABASE}.ddl_intent SET decision = %s WHERE task = %s AND seq = %s",
-        (decision, owner.task, record.source.seq),
-    )
+def _set_in_intent(session: MySqlSession, owner: Owner, seq: int, **values: str) -> None:
+    for column, value in values.items():
+        session.query(
+            f"UPDATE {DATABASE}.ddl_intent SET {column} = %s WHERE task = %s AND seq = %s",
+            (value, owner.task, seq),
+        )
 
 
 def _state(session: MySqlSession, record: DdlRecord, statement: Statement) -> State:
@@ -400,8 +427,8 @@ def _state(session: MySqlSession, record: DdlRecord, statement: Statement) -> St
 
 _GAP_FIX = (
     "`millrace compare TASK --now` lists the rows that differ, with the SQL that repairs each. It also lists rows that"
-    " are still on their way. Repair the target, then `millrace apply-ddl TASK --seq N --done`, `millrace task resume"
-    " TASK`. After that, `millrace compare TASK --repair` repairs the rest."
+    " are still on their way. Repair the target, then `millrace ddl skip TASK N`, `millrace task resume TASK`."
+    " After that, `millrace compare TASK --repair` repairs the rest."
 )
 
 
@@ -424,12 +451,12 @@ def _undecided(
     return Fatal("MR-5040", f"{what}\n{states}", seq=record.source.seq)
 
 
-def _store_intent(session: MySqlSession, owner: Owner, record: DdlRecord, state: State) -> None:
+def _store_intent(session: MySqlSession, owner: Owner, seq: int, sql: str, state: State) -> None:
     objects = json.dumps(dict(state.objects), sort_keys=True)
     session.query(
         f"REPLACE INTO {DATABASE}.ddl_intent (task, seq, sql_text, state_text, server, decision)"
         " VALUES (%s, %s, %s, %s, %s, '')",
-        (owner.task, record.source.seq, record.statement.sql, objects, state.server),
+        (owner.task, seq, sql, objects, state.server),
     )
 
 

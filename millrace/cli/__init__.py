@@ -155,8 +155,9 @@ TOPICS: Mapping[str, Mapping[str, Command]] = MappingProxyType(
                 "millrace.cli.conflict",
                 "Show changes that did not fit the target's row; replay or discard them.",
             ),
-            "apply-ddl": Command(
-                "millrace.cli.apply_ddl", "Resolve a DDL statement that blocks an apply task."
+            "ddl": Command(
+                "millrace.cli.ddl",
+                "Show DDL statements that block apply tasks; skip or apply them.",
             ),
             "unsafe": Command(
                 "millrace.cli.unsafe.unsafe",

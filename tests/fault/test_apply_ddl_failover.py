@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from millrace.consumer.target.progress import decide_intent
+from millrace.consumer.target.intents import decide_intent
 from millrace.consumer.write import ddl
 from millrace.deploy.servers import DatabaseServer, ServerOptions, sql, start_set
 from millrace.drivers.mysql.connection import MySqlSession, connect

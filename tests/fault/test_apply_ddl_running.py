@@ -12,7 +12,7 @@ from itertools import count
 import pytest
 
 from millrace.consumer.target import fence, running_statement
-from millrace.consumer.target.progress import decide_intent
+from millrace.consumer.target.intents import decide_intent
 from millrace.consumer.target.running_statement import (
     RunningStatement,
     end_statement,

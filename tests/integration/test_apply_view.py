@@ -16,7 +16,7 @@ import pytest
 
 from millrace.consumer.checks.target import TargetUse, check_target
 from millrace.consumer.target.conflicts import read_conflict, schema_of
-from millrace.consumer.target.progress import decide_intent
+from millrace.consumer.target.intents import decide_intent
 from millrace.consumer.task import start
 from millrace.consumer.write.resolve_conflict import replay
 from millrace.deploy.servers import DatabaseServer

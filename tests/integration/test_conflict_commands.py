@@ -4,7 +4,6 @@ import json
 from dataclasses import dataclass
 
 import pytest
-import yaml
 
 from millrace.consumer.target.conflicts import read_conflict, schema_of
 from millrace.consumer.target.load_range import side_of
@@ -15,7 +14,7 @@ from millrace.drivers.mysql.connection import connect
 from millrace.errors import Fatal, Fenced
 from millrace.schemas.documents import ConflictPolicy
 from millrace.schemas.table.structure import Column, ColumnType, TypeCode
-from tests.fixtures.shell import APPLY, SHOP, Shell
+from tests.fixtures.shell import Shell, create_apply_task
 from tests.kit.apply.local import LocalRecords, apply_task, endpoint_of, ignore, run_once, started
 from tests.kit.apply.tables import ACCOUNTS_SQL, account, accounts, integer, table
 from tests.kit.apply.topic import RecordStream
@@ -38,11 +37,7 @@ def conflict(
     shell: Shell, target_server: DatabaseServer, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> Commands:
     """The commands for the apply task ``name``."""
-    monkeypatch.setenv("MILLRACE_TEST_PASSWORD", target_server.password)
-    member = {"host": target_server.host, "port": target_server.port}
-    target = yaml.safe_load(SHOP) | {"members": [member], "user": target_server.user}
-    shell("set", "create", "-f", shell.file(yaml.safe_dump(target | {"tls": "require-unverified"})))
-    shell("task", "create", "-f", shell.file(APPLY.replace("shop-apply", name)))
+    create_apply_task(shell, target_server, name, monkeypatch)
     return Commands(shell, name)
 
 
@@ -265,10 +260,10 @@ def test_rows_of_a_load_are_found_under_the_task(
     assert conflict("list").strip() == "no conflicts"
     sql = "INSERT INTO millrace.ddl_intent (task, seq, sql_text, state_text, decision)"
     target_server.execute(f"{sql} VALUES (%s, 9, 'ALTER', '', '')", (side_of(name),))
-    none = conflict.shell("apply-ddl", name, "--seq", "9", "--end", exit_code=4)
+    none = conflict.shell("ddl", "end", name, "9", exit_code=4)
     assert none.startswith("MR-5043 the target executes no statement")
-    done = conflict.shell("apply-ddl", name, "--seq", "9", "--done")
-    assert "seq 9 of the tables that are loaded is done" in done
+    done = conflict.shell("ddl", "skip", name, "9")
+    assert "seq 9 of the tables that are loaded is skipped" in done
     sql = "SELECT decision FROM millrace.ddl_intent WHERE task = %s"
     assert target_server.execute(sql, (side_of(name),)) == [("done",)]
     target_server.execute("DELETE FROM millrace.ddl_intent WHERE task = %s", (side_of(name),))

@@ -17,7 +17,8 @@ import pytest
 from millrace.consumer.load.prepare import create_tables as create_loaded
 from millrace.consumer.load.tables import SourceTable
 from millrace.consumer.target.fence import raise_fence
-from millrace.consumer.target.progress import Owner, create_tables, decide_intent
+from millrace.consumer.target.intents import decide_intent
+from millrace.consumer.target.progress import Owner, create_tables
 from millrace.consumer.target.sessions import STATEMENTS, Sessions
 from millrace.consumer.write.ddl_session import entered
 from millrace.deploy.servers import DatabaseServer

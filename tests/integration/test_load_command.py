@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
+from millrace.consumer.load import request
 from millrace.deploy.servers import DatabaseServer
+from millrace.errors import Fatal
 from tests.fixtures.shell import APPLY, CAPTURE, SHOP, Shell
 from tests.kit.apply.loads import waiting
 from tests.kit.apply.local import apply_task, run_once
@@ -184,3 +186,41 @@ def test_load_without_a_capture_task_is_refused(
 def test_task_without_progress_loads_no_tables(shell: Shell, task: str) -> None:
     """MR-4237."""
     assert "MR-4237" in shell("task", "load", task, "--all", "--yes", exit_code=4)
+
+
+def test_skipped_statement_and_its_load_are_one_decision(
+    shell: Shell, task: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables wait and the statement is skipped in one target transaction, or neither."""
+    stream = RecordStream()
+    stream.ddl("FROBNICATE t", database=task)
+    stream.commit()
+    with pytest.raises(Fatal, match="MR-5042"):
+        run_once(target_server, apply_task(task), stream)
+
+    def decision() -> object:
+        sql = "SELECT decision FROM millrace.ddl_intent WHERE task = %s"
+        ((found,),) = target_server.execute(sql, (task,))
+        return found
+
+    words = ("ddl", "skip", task, "1", "--load")
+    assert "MR-4209" in shell(*words, f"{task}.nope", "--yes", exit_code=4)
+    monkeypatch.setattr("sys.stdin", io.StringIO("no\n"))
+    assert "MR-4235" in shell(*words, f"{task}.t", exit_code=4)
+    with monkeypatch.context() as patch:
+        patch.setattr(request, "fault_point", _killed)
+        with pytest.raises(_KilledError):
+            shell(*words, f"{task}.t", "--yes")
+    assert (waiting(target_server, task), decision()) == (set(), "")
+    assert f"{task}.t will be loaded" in shell(*words, f"{task}.t", "--yes")
+    assert (waiting(target_server, task), decision()) == ({"t"}, "done")
+    run_once(target_server, apply_task(task), stream)
+    assert waiting(target_server, task) == {"t"}
+
+
+class _KilledError(BaseException):
+    """The process ends here."""
+
+
+def _killed(_: str) -> None:
+    raise _KilledError

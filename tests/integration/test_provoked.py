@@ -13,7 +13,8 @@ import pymysql
 import pytest
 
 from millrace.cli import control
-from millrace.consumer.target.progress import decide_intent, move_mark
+from millrace.consumer.target.intents import decide_intent
+from millrace.consumer.target.progress import move_mark
 from millrace.deploy.servers import DatabaseServer
 from millrace.deploy.servers.sql import execute_unlogged
 from millrace.drivers.mysql.catalog import read_inventory
@@ -466,12 +467,12 @@ def test_task_that_does_not_stop_is_reported(shell: Shell, monkeypatch: pytest.M
 
 
 def test_commands_for_apply_tasks_refuse_a_capture_task(shell: Shell) -> None:
-    """`compare` has no target to compare with, and `apply-ddl` no waiting statement."""
+    """`compare` has no target to compare with, and `ddl` no waiting statement."""
     shell("set", "create", "-f", shell.file(SHOP))
     shell("task", "create", "-f", shell.file(CAPTURE))
     output = shell("compare", "shop-capture", "--now", exit_code=4)
     assert output.startswith("MR-5060 ")
-    output = shell("apply-ddl", "shop-capture", "--seq", "1", "--done", exit_code=4)
+    output = shell("ddl", "skip", "shop-capture", "1", exit_code=4)
     assert output.startswith("MR-5043 ")
 
 

@@ -17,6 +17,7 @@ from kazoo.client import KazooClient
 
 from millrace.cli import COMMANDS, load_command, run
 from millrace.deploy.servers import DatabaseServer, DatabaseSet, KafkaServer
+from millrace.errors import Fatal
 from millrace.producer.source.set_stream import Site
 from millrace.producer.source.set_streams import Upstreams
 from millrace.producer.task.capture import CaptureRunner
@@ -79,10 +80,12 @@ READING: dict[str, tuple[str, int]] = {
     "worker list": ("", 0),
     "conflict list": ("read-copy", 0),
     "conflict show": ("read-copy 1", 0),
+    "ddl list": ("", 0),
+    "ddl show": ("read-copy 2", 0),
 }
 # They change something, or run processes.
 CHANGING = {
-    "": "demo up down sql bench registry scheduler apply apply-ddl worker",
+    "": "demo up down sql bench registry scheduler apply worker",
     "set": "create delete rollback",
     "task": "create pause move load snapshot resume delete rollback",
     "replica": "pin unpin drain undrain",
@@ -90,6 +93,7 @@ CHANGING = {
     "cluster": "raise-generation secure",
     "worker": "drain undrain",
     "conflict": "replay discard",
+    "ddl": "skip apply end",
     "topic": "rebuild",
     "subscriber": "add remove",
     "unsafe": "skip-gtid reset-position adopt-topic follow-topic withdraw",
@@ -307,14 +311,16 @@ def _capture(source: DatabaseSet, ensemble: Ensemble, relay: Path) -> None:
 
 
 def _conflicts(target: DatabaseServer) -> None:
-    """A conflict of ``read-copy`` at seq 1."""
+    """A conflict of ``read-copy`` at seq 1, and a statement that waits at seq 2."""
     target.execute(f"CREATE DATABASE {DATABASE}")
     target.execute(ACCOUNTS_SQL, db=DATABASE)
     target.execute(f"INSERT INTO {DATABASE}.accounts VALUES (5, 7, 'old', 50)")
     stream = RecordStream(flavour=target.flavour)
     stream.insert(accounts(DATABASE), account(1, code=7))
     stream.commit()
-    run_once(target, apply_task("read-copy", conflict=ConflictPolicy.SKIP), stream)
+    stream.ddl("FROBNICATE accounts", database=DATABASE)
+    with pytest.raises(Fatal, match="MR-5042"):
+        run_once(target, apply_task("read-copy", conflict=ConflictPolicy.SKIP), stream)
 
 
 def _assert_unchanged(

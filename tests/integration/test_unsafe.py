@@ -8,7 +8,8 @@ from itertools import groupby
 
 import pytest
 
-from millrace.consumer.target.progress import Mark, decide_intent
+from millrace.consumer.target.intents import decide_intent
+from millrace.consumer.target.progress import Mark
 from millrace.consumer.task.runner import followed, same_topic
 from millrace.consumer.task.start import take_over
 from millrace.deploy.servers import DatabaseServer, KafkaServer, sql

@@ -240,6 +240,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-5053": "test_unexpected_jvm_exit_is_reported_with_its_code",
     "MR-5054": "test_missing_topic_and_wrong_broker_are_reported_within_seconds",
     "MR-5055": "test_other_plans_for_the_same_window_block_the_task",
+    "MR-5044": "test_operator_decides_about_a_statement",
     "MR-5060": "test_commands_for_apply_tasks_refuse_a_capture_task",
     "MR-5061": "test_replay_applies_the_change_once",
     "MR-5062": "test_blocking_change_is_shown_and_left_out_once",

@@ -64,7 +64,10 @@ _OUR_TABLES = {
     ),
     "applied": (["task", "run", "batch", "lane", "part", "first_seq", "bitmap"], 5),
     "record_schema": (["task", "id", "schema_text"], 2),
-    "ddl_intent": (["task", "seq", "sql_text", "state_text", "server", "decision"], 2),
+    "ddl_intent": (
+        ["task", "seq", "sql_text", "state_text", "server", "decision", "own_sql", "reason"],
+        2,
+    ),
     "conflict": (["task", "seq", "decision"], 2),
     "session": (["task", "id", "run", "server"], 2),
     "left_out": (["task", "seq", "kind", "sql_text"], 2),

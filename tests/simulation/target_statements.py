@@ -227,14 +227,17 @@ def _move_progress(session: ModelSession, found: Found, _: Values) -> tuple[list
     return [], 1
 
 
-@statement(r"UPDATE millrace\.ddl_intent SET decision")
-def _decide_intent(session: ModelSession, _: Found, arguments: Values) -> tuple[list[Values], int]:
-    decision, task, seq = arguments
+@statement(r"UPDATE millrace\.ddl_intent SET (?P<column>\w+) = %s WHERE")
+def _set_in_intent(
+    session: ModelSession, found: Found, arguments: Values
+) -> tuple[list[Values], int]:
+    value, task, seq = arguments
     place = (f"{OURS}.ddl_intent", (task, seq))
     row = session.get(place)
     if row is None:
         return [], 0
-    session.put(place, (*row[:-1], decision))
+    at = list(session.server.tables[f"{OURS}.ddl_intent"].columns).index(found["column"])
+    session.put(place, (*row[:at], value, *row[at + 1 :]))
     return [], 1
 
 
@@ -244,7 +247,7 @@ def _decide_intent(session: ModelSession, _: Found, arguments: Values) -> tuple[
 def _write_ours(session: ModelSession, found: Found, arguments: Values) -> tuple[list[Values], int]:
     table = f"{OURS}.{found['table']}"
     width = len(session.server.tables[table].columns)
-    row = (*arguments, "") if len(arguments) < width else arguments  # ddl_intent: no decision yet
+    row = (*arguments, *[""] * (width - len(arguments)))  # ddl_intent: no decision yet
     session.insert(table, row, replace=found["verb"] == "REPLACE")
     return [], 1
 

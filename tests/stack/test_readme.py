@@ -96,7 +96,7 @@ def test_readme_setup_replicates_between_servers_of_the_user(
         commands = [
             line
             for line in lines
-            if line.startswith("millrace ") and line.split()[1] not in (*SERVICES, "apply-ddl")
+            if line.startswith("millrace ") and line.split()[1] not in (*SERVICES, "ddl")
         ]
         script = f'cd {tmp_path}\nmillrace() {{ PYTHONPATH={ROOT} {PROGRAM} "$@"; }}\n'
         output = shell(script + "\n".join(commands), exports)

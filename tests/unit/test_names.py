@@ -37,7 +37,7 @@ COMMANDS = (
     "task wait",
     "compare",
     "compare --now",
-    "apply-ddl --seq 1 --done",
+    "ddl list",
     "conflict list",
     "acl print",
 )

@@ -12,6 +12,7 @@ from tests.kit.control.control import a_capture, an_apply
 
 # Places that the operator fills: a file, an address, another task, a subscriber.
 LEFT = {"FILE", "CAPTURE", "NAME", "DIR", "HOST:PORT", "GTID-SET", "WORKER", "SUBDIR/FILE"}
+LEFT |= {"STATEMENT"}
 FIX = (
     "SET GLOBAL x = 1 (`millrace set show SET`), then `millrace unsafe skip-gtid TASK --gtid GTID`."
 )
@@ -32,7 +33,7 @@ def test_context_of_an_error_fills_its_fix() -> None:
     """With the names that the block around it knows."""
     with pytest.raises(Fatal) as caught, naming(task="copy"):
         raise Fatal("MR-5042", "a gap", seq=4)
-    assert "`millrace apply-ddl copy --seq 4 --done`" in caught.value.fix
+    assert "`millrace ddl skip copy 4`" in caught.value.fix
     assert "TASK" not in caught.value.fix
     with pytest.raises(Fatal) as caught, naming(task="copy"):
         raise Fatal("MR-5012", "no table", table="shop.odd name")

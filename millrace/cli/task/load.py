@@ -1,6 +1,7 @@
 """``millrace task load TASK --tables DATABASE.TABLE,… | --all``: copy tables of a task from the source."""
 
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +15,7 @@ from millrace.schemas.documents import ApplyTask
 if TYPE_CHECKING:
     from millrace.consumer.load.request import Request
     from millrace.consumer.load.tables import Admission
-    from millrace.drivers.mysql.connection import Endpoint
+    from millrace.drivers.mysql.connection import Endpoint, MySqlSession
 
 
 def load(
@@ -39,7 +40,7 @@ def load(
 
     The task may run, or be paused. A running task begins within seconds; see docs/load.md.
     """
-    from millrace.consumer.load.request import check_progress, prepare, read_known, store
+    from millrace.consumer.load.request import store
     from millrace.drivers.mysql.connection import connect
 
     names = [part.strip() for part in tables.split(",") if part.strip()]
@@ -51,10 +52,7 @@ def load(
         sides = _sides(now, name)
     target = connect(sides.target)
     with closing(target):
-        check_progress(target, name)
-        with closing(connect(sides.source)) as source:
-            known = read_known(source, target, sides.admission)
-        request = prepare(target, sides.task, names, known)
+        request = _request(sides, names, target)
         if json:
             print_json(_plain(name, request) | {"dry_run": dry_run})
         else:
@@ -68,6 +66,27 @@ def load(
         print(
             f"task {name}: {_tables(len(request.tables))} will be loaded; `millrace status` shows them"
         )
+
+
+def request_of(now: Control, name: str, names: Sequence[str], target: "MySqlSession") -> "Request":
+    """The request for these tables, for a command that stores it with something else."""
+    return _request(_sides(now, name), names, target)
+
+
+def confirmed(request: "Request") -> bool:
+    """Print what will be loaded; whether the operator agrees."""
+    print(_text(request))
+    return _agrees(len(request.rows))
+
+
+def _request(sides: "_Sides", names: Sequence[str], target: "MySqlSession") -> "Request":
+    from millrace.consumer.load.request import check_progress, prepare, read_known
+    from millrace.drivers.mysql.connection import connect
+
+    check_progress(target, sides.task.name)
+    with closing(connect(sides.source)) as source:
+        known = read_known(source, target, sides.admission)
+    return prepare(target, sides.task, names, known)
 
 
 @dataclass(frozen=True, slots=True)

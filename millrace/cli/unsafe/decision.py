@@ -229,7 +229,7 @@ def _stop_of(apply_task: str, decision: Decision) -> str:
     """How an apply task of the topic stops at the gap, and the next steps of its operator."""
     seq = decision.result.seq
     steps = (
-        f"repair its target, then `millrace apply-ddl {apply_task} --seq {seq} --done` and"
+        f"repair its target, then `millrace ddl skip {apply_task} {seq}` and"
         f" `millrace task resume {apply_task}`"
     )
     if decision.kind is not DecisionKind.ADOPT_TOPIC:
