@@ -22,19 +22,20 @@ any order; each is found by the target's own key.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
 
-from millrace.consumer.kernel import hashes
+from millrace.consumer.kernel import hashes, walk
 from millrace.consumer.kernel.groups import find_groups, find_levels
 from millrace.consumer.records.numbers import Groups, Ints, RecordNumbers
-from millrace.consumer.records.row_schemas import is_decimal
-from millrace.consumer.records.rows import Rows
+from millrace.consumer.records.row_schemas import RowSchemas, is_decimal, make_programs
+from millrace.consumer.records.rows import Rows, Values
 from millrace.consumer.tables.table_plan import TablePlan, record_indexes, target_column
+from millrace.consumer.view.layout import Constant
 from millrace.drivers.mysql.catalog import CatalogColumn, ForeignKey, Inventory, TableKey
 from millrace.drivers.mysql.collation import Codes, is_exact
 from millrace.schemas.table.structure import (
@@ -146,6 +147,32 @@ def find_keys(rows: Rows, programs: KeyPrograms, numbers: RecordNumbers) -> KeyE
         modes,
     )
     return KeyEntries(owners[:count], values[:count], modes[:count])
+
+
+def constant_hash(
+    columns: tuple[Column, CatalogColumn], constant: Constant, inventory: Inventory, folds: Codes
+) -> int | None:
+    """Of a constant in a column: equal for those that the target calls equal. None: they are not comparable.
+
+    ``columns``: of the view, and of the target. ``folds``: those of the inventory.
+    """
+    method, fold = _method(*columns, inventory)
+    if method == hashes.COARSE:
+        return None
+    line = KeyLine(hashes.ROW, 0, 0, ((0, method, fold, 0),))
+    programs = make_key_programs([(line,)], folds)
+    record = [0] * walk.RECORD_WIDTH
+    record[walk.OP] = walk.OP_CREATE
+    records = np.array([record], np.int64)
+    data = np.frombuffer(constant.content, np.uint8)
+    cells = np.array([[constant.kind, 0, len(data)]], np.int64)
+    # of an image without width, so the first cell is that of the after image
+    programs_of_one = replace(make_programs(RowSchemas()), widths=np.array([0], np.int64))
+    values = Values(data, np.array([0, len(data)]))
+    rows = Rows(values, programs_of_one, records, cells, 0)
+    found = find_keys(rows, programs, RecordNumbers(np.array([0])))
+    is_comparable = found.modes[0] == hashes.EXCLUSIVE and found.hashes[0] != 0
+    return int(found.hashes[0]) if is_comparable else None
 
 
 def ordered_tables(

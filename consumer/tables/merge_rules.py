@@ -14,8 +14,9 @@ So a table has one of these modes (``consumer.kernel.merge`` lists what each one
 
     KEEP     no identity, or one that the target generates; a trigger; system versioning; a table that a cascade
              reaches; a column FTS_DOC_ID, whose numbers must grow; a further unique key or foreign key with an
-             expression or with a column that is not written; a table with rows of two schemas in this call, whose
-             chains would not meet
+             expression or with a column that is not written; a table of the target with rows of two schemas in this
+             call whose identities can be equal, because their chains would not meet. Those of two tables that a view
+             merges can't, if their constants are in the identity and differ
     FREE     other tables with a further unique key or a foreign key. Their columns are watched: an UPDATE of other
              columns holds no key but its row's, so no record between it and its neighbor in the chain depends on it
     NET      tables with only an identity that a collation compares. Different bytes may be one row there, so only

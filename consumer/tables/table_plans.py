@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from millrace.consumer.kernel.merge import KEEP
-from millrace.consumer.records.numbers import RecordNumbers, Slots
+from millrace.consumer.records.numbers import Ints, RecordNumbers, Slots
 from millrace.consumer.records.row_schemas import (
     NOTHING_ADDED,
     RowSchemas,
@@ -31,6 +31,7 @@ from millrace.consumer.tables.causality_keys import (
 from millrace.consumer.tables.filter import Route
 from millrace.consumer.tables.load_data import load_statement
 from millrace.consumer.tables.merge_rules import MergeRule, MergeRules, make_merge_rules, merge_rule
+from millrace.consumer.tables.merged_sources import ConstantMarks, Source, check_merged
 from millrace.consumer.tables.row_statements import (
     delete_template,
     each_verified_template,
@@ -46,11 +47,11 @@ from millrace.consumer.tables.row_statements import (
     verifying_pieces,
 )
 from millrace.consumer.tables.table_plan import BEFORE, Pieces, TablePlan, plan_table
-from millrace.consumer.view.layout import ViewedTable, viewed_table
+from millrace.consumer.view.layout import Constant, ViewedTable, viewed_table
 from millrace.consumer.view.mask_keys import MaskKeys
 from millrace.consumer.view.rows import through_view
 from millrace.drivers.mysql.catalog import CatalogTable, Inventory, TableKey
-from millrace.drivers.mysql.collation import Codes, make_table
+from millrace.drivers.mysql.collation import make_table
 from millrace.errors import Fatal
 from millrace.schemas.gtid import Flavour
 
@@ -95,9 +96,13 @@ class TablePlans:
         # each with the slots that it has; replaced as a whole, because several threads use the plans
         self._key_programs: tuple[frozenset[int], KeyPrograms] | None = None
         self._merge_rules: tuple[frozenset[int], tuple[MergeRule, ...], MergeRules] | None = None
-        self._folds: Codes | None = None
+        self._marks: ConstantMarks | None = None
         # the source's tables by the names that the view gives them
-        self._names: dict[TableKey, set[TableKey]] | None = None
+        self._sources: dict[TableKey, dict[TableKey, Source]] | None = None
+        # the first slot of those with equal statements, and the constants in a slot's identity
+        self._first_slots: dict[tuple[object, ...], int] = {}
+        self._groups: dict[int, int] = {}
+        self._parted: dict[int, object] = {}
         self._keys = MaskKeys()
         self.programs = make_programs(self.schemas, self._added())
 
@@ -131,17 +136,20 @@ class TablePlans:
         assert route.view == self.route.view  # what is known of a schema depends on it
         made._viewed, made._keys = self._viewed, self._keys
         made._table_plans, made._key_lines = self._table_plans, self._key_lines
-        made._templates, made._loads, made._folds = self._templates, self._loads, self._folds
+        made._templates, made._loads, made._marks = self._templates, self._loads, self._marks
         made._verifying = self._verifying
         return made
 
     def table_plan(self, slot: int) -> TablePlan:
-        """The plan of a slot's table; Fatal MR-5012, MR-5013, MR-5015, MR-5201, MR-5206, MR-5207."""
+        """The plan of a slot's table; Fatal MR-5012, MR-5013, MR-5015, MR-5201, MR-5206 to MR-5208."""
         text = self._text(slot)
         if text not in self._table_plans:
             viewed = self._viewed_table(slot)
-            self._check_alone(slot, viewed)
-            self._table_plans[text] = plan_table(viewed, self.inventory)
+            others = self._others(slot, viewed)
+            plan = plan_table(viewed, self.inventory)
+            if viewed.merges:
+                check_merged(plan, viewed, others, self._constant_marks)
+            self._table_plans[text] = plan
         return self._table_plans[text]
 
     def through_view(self, rows: Rows, numbers: RecordNumbers) -> tuple[Rows, RecordNumbers]:
@@ -162,24 +170,61 @@ class TablePlans:
             self._viewed[text] = viewed if viewed is not None else ViewedTable.of(layout)
         return self._viewed[text]
 
-    def _check_alone(self, slot: int, viewed: ViewedTable) -> None:
-        """Fatal MR-5207 if the topic has rows of another table that the view gives the same name."""
+    def _others(self, slot: int, viewed: ViewedTable) -> list[Source]:
+        """The other tables of the topic of this name in the view; Fatal MR-5207 if their rules do not merge them."""
         if self.route.only_chooses:
-            return
-        if self._names is None:
-            names: dict[TableKey, set[TableKey]] = {}
+            return []
+        if self._sources is None:
+            sources: dict[TableKey, dict[TableKey, Source]] = {}
             for each in range(len(self.programs.ids)):
-                if (target := self._target_name(each)) is not None:
-                    names.setdefault(target, set()).add(self.state_name(each))
-            self._names = names
-        target = self.inventory.key(viewed.layout.table.database, viewed.layout.table.table)
-        others = sorted(self._names.get(target, set()) - {self.state_name(slot)})
-        if others:
-            named = ", ".join(".".join(other) for other in others)
+                if (found := self._source(each)) is not None:
+                    target, source = found
+                    sources.setdefault(target, {})[source.name] = source
+            self._sources = sources
+        own = self._source(slot)
+        assert own is not None  # the task admits it
+        known = self._sources.get(own[0], {})
+        others = [source for name, source in sorted(known.items()) if name != own[1].name]
+        if others and not (viewed.merges and all(other.merges for other in others)):
+            named = ", ".join(".".join(other.name) for other in others)
             what = (
-                f"the view names {viewed.source.full_name} {'.'.join(target)}, as it names {named}"
+                f"the view names {viewed.source.full_name} {'.'.join(own[0])}, as it names {named}"
             )
             raise Fatal("MR-5207", what, table=viewed.source.full_name)
+        return others
+
+    def _source(self, slot: int) -> tuple[TableKey, Source] | None:
+        """The name of a slot's table in the view, and the table; None if the view does not have it."""
+        table, route = self.programs.layouts[slot].table, self.route
+        match = route.view.match(table.database, table.table, folds=route.folds_names)
+        if match is None:
+            return None
+        constants = {name.lower(): Constant.of(value) for name, value in match.added}
+        # constants may have the name with its case
+        name = (table.database, table.table) if match.rule.merge else self.state_name(slot)
+        return self.inventory.key(*match.name), Source(name, constants, match.rule.merge)
+
+    @property
+    def _constant_marks(self) -> ConstantMarks:
+        if self._marks is None:
+            folds = self.inventory.folds
+            codes = make_table(folds[name] for name in sorted(folds))
+            self._marks = ConstantMarks(self.inventory, codes)
+        return self._marks
+
+    def grouped(self, slots: Slots) -> Ints:
+        """For the slot of each record, the first one whose rows have equal statements: others that the view merges."""
+        if self.route.only_chooses:
+            return slots
+        groups = np.arange(len(self.programs.ids))
+        for slot in slots_of(slots):
+            if slot not in self._groups:
+                layout = self._viewed_table(slot).layout
+                alike = (layout.table, layout.branches, layout.hidden)
+                self._groups[slot] = self._first_slots.setdefault(alike, slot)
+            groups[slot] = self._groups[slot]
+        found: Ints = groups[slots]
+        return found
 
     def has_table(self, slot: int) -> bool:
         """Whether the target has the table of a slot."""
@@ -247,14 +292,14 @@ class TablePlans:
         known = self._key_programs
         if known is None or not known[0].issuperset(slots):
             wanted = frozenset(slots).union(known[0] if known else ())
-            if self._folds is None:
-                folds = self.inventory.folds
-                self._folds = make_table(folds[name] for name in sorted(folds))
             lines = (
                 self._lines(slot) if slot in wanted else ()
                 for slot in range(len(self.programs.ids))
             )
-            self._key_programs = known = (wanted, make_key_programs(lines, self._folds))
+            self._key_programs = known = (
+                wanted,
+                make_key_programs(lines, self._constant_marks.folds),
+            )
         return known[1]
 
     def merge_rules(self, slots: Sequence[int]) -> MergeRules:
@@ -269,7 +314,7 @@ class TablePlans:
                 for slot in range(len(self.programs.ids))
             )
             self._merge_rules = known = (wanted, rules, make_merge_rules(rules))
-        tables = [(plan.database, plan.table) for plan in map(self._target, slots)]
+        tables = [(self._target(slot).key, self._parting(slot)) for slot in slots]
         if len(set(tables)) == len(tables):
             return known[2]
         counts = Counter(tables)
@@ -277,6 +322,20 @@ class TablePlans:
         return make_merge_rules(
             rule.kept() if slot in twice else rule for slot, rule in enumerate(known[1])
         )
+
+    def _parting(self, slot: int) -> object:
+        """Differs between slots of one table of the target if no row of theirs can have an equal identity."""
+        if self.route.only_chooses:
+            return None
+        if slot not in self._parted:
+            viewed = self._viewed_table(slot)
+            marks = (
+                self._constant_marks.of_identity(self.table_plan(slot), viewed)
+                if viewed.constants
+                else {}
+            )
+            self._parted[slot] = tuple(sorted(marks.items()))
+        return self._parted[slot]
 
     def _target(self, slot: int) -> CatalogTable:
         return self.table_plan(slot).target

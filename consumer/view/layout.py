@@ -9,8 +9,9 @@ made from this layout as from that of a record. Columns that the view adds come 
 are filled for each row (``consumer.view.rows``), so keys, merging and statements know them like any others.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from millrace.consumer.kernel import walk
 from millrace.consumer.view.mask_keys import MaskKeys
@@ -31,17 +32,18 @@ NAME_CHARACTERS_MAX = 64  # of a database or table, as MySQL's
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """``kind`` and ``content`` of a cell, as a record has them (``kernel.walk``)."""
+    """``kind`` and ``content`` of a cell, as a record has them (``kernel.walk``). ``value``: what they say."""
 
     kind: int
     content: bytes
+    value: str | int = field(default="", compare=False)
 
     @classmethod
     def of(cls, value: str | int) -> "Constant":
         """A text, or a whole number."""
         if isinstance(value, str):
-            return cls(walk.STRING, value.encode())
-        return cls(walk.INT, zigzag(value))
+            return cls(walk.STRING, value.encode(), value)
+        return cls(walk.INT, zigzag(value), value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +51,14 @@ class ViewedTable:
     """One table in one structure. ``source``: as the record has it; ``layout``: as the view has it.
 
     They are equal if the view only admits the table. ``program``: if it has a condition or a mask. ``constants``: the
-    values of the added columns.
+    values of the added columns. ``rule``: that of the view, if it changes the table.
     """
 
     source: TableSchema
     layout: RowLayout
     program: ViewProgram | None = None
     constants: tuple[Constant, ...] = ()
+    rule: TableRule | None = None
 
     @classmethod
     def of(cls, layout: RowLayout) -> "ViewedTable":
@@ -66,6 +69,17 @@ class ViewedTable:
     def is_changed(self) -> bool:
         """Whether the view changes it."""
         return self.layout.table is not self.source
+
+    @property
+    def merges(self) -> bool:
+        """Whether other tables may have its name in the view."""
+        return self.rule is not None and self.rule.merge
+
+    @property
+    def added(self) -> Mapping[str, Constant]:
+        """The added columns by their names in lower case."""
+        names = (column.name.lower() for column in self.layout.table.columns)
+        return dict(zip(islice(names, len(self.source.columns), None), self.constants, strict=True))
 
     @property
     def masks(self) -> Iterator[tuple[int, Mask]]:
@@ -135,7 +149,7 @@ def viewed_table(
     if found.condition is not None or any(column.mask for column in found.columns):
         program = make_view_program(found, layout, keys)
     viewed = RowLayout(layout.set_name, table, fields, tuple(branches), hidden)
-    return ViewedTable(source, viewed, program, tuple(constants))
+    return ViewedTable(source, viewed, program, tuple(constants), match.rule)
 
 
 def _check_octets(found: TableView, source: TableSchema) -> None:

@@ -48,7 +48,7 @@ from millrace.consumer.kernel.walk import (
     SEQ,
     SLOT,
 )
-from millrace.consumer.records.numbers import Ints, RecordNumbers
+from millrace.consumer.records.numbers import Ints, RecordNumbers, Slots
 from millrace.consumer.records.rows import Rows
 from millrace.consumer.tables import table_plan as images
 from millrace.consumer.tables.generated_columns import fix_of_columns, fix_of_refusal
@@ -132,7 +132,8 @@ class RowWriter:
     def _write_changes(self, rows: Rows, changes: Ints) -> None:
         about = rows.records[changes[:, PLACE]]
         mixed = about[:, HAS_FALLBACK] | (unchecked(about).astype(np.int64) << 2)
-        kind = (changes[:, LEVEL] * len(rows.programs.ids) + about[:, SLOT]) << 12
+        group = self._plans.grouped(Slots(about[:, SLOT]))
+        kind = (changes[:, LEVEL] * len(rows.programs.ids) + group) << 12
         kind |= changes[:, CHANGE_OP] << 4 | mixed
         order = np.argsort(kind, kind="stable")
         changes, kind = changes[order], kind[order]
@@ -155,7 +156,7 @@ class RowWriter:
         self._restore_checks()
 
     def _write_run(self, rows: Rows, run: Ints) -> None:
-        """Net changes of one table and operation that share no key."""
+        """Net changes of one table of the target and one operation that share no key."""
         place, op = int(run[0, PLACE]), int(run[0, CHANGE_OP])
         slot = int(rows.records[place, SLOT])
         table_plan = self._plans.table_plan(slot)

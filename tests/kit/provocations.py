@@ -282,6 +282,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-5205": "test_partition_columns_must_be_in_the_key",
     "MR-5206": "test_target_that_does_not_fit_is_named",
     "MR-5207": "test_second_table_of_one_name_is_refused",
+    "MR-5208": "test_each_unique_key_has_an_added_column",
     "MR-5209": "test_edited_view_is_refused",
     "MR-6001": "test_single_gtid_parses_only_one_transaction",
     "MR-6002": "test_decreasing_mariadb_sequence_is_refused",

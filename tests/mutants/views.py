@@ -12,7 +12,7 @@ from millrace.consumer.kernel import masks as kernel
 from millrace.consumer.kernel import walk
 from millrace.consumer.kernel.changes import put_changes
 from millrace.consumer.records.rows import Rows
-from millrace.consumer.tables import table_plan, table_plans
+from millrace.consumer.tables import merged_sources, table_plan, table_plans
 from millrace.consumer.tables.filter import Route
 from millrace.consumer.tables.table_plans import TablePlans
 from millrace.consumer.task import start
@@ -70,7 +70,31 @@ def changed_names_executed(patch: Patch) -> None:
 
 def two_tables_of_one_name(patch: Patch) -> None:
     """Rows of two tables of the source meet in one."""
-    patch.setattr(TablePlans, "_check_alone", lambda *_: None)
+    patch.setattr(TablePlans, "_others", lambda *_: [])
+
+
+def bytes_of_constants_compared(patch: Patch) -> None:
+    """Constants that differ in bytes are apart, whatever the target's collation."""
+
+    def by_bytes(_: Any, constant: Any, *__: Any) -> int:
+        return hash(constant.content)
+
+    patch.setattr(merged_sources, "constant_hash", by_bytes)
+
+
+def merged_tables_not_checked(patch: Patch) -> None:
+    """Any tables are merged whose rules say so."""
+    patch.setattr(table_plans, "check_merged", lambda *_: None)
+
+
+def slots_of_a_merge_kept_apart(patch: Patch) -> None:
+    """Each source has statements of separate slots."""
+    patch.setattr(TablePlans, "grouped", lambda _, slots: slots)
+
+
+def all_slots_of_a_table_merged(patch: Patch) -> None:
+    """Changes of two schemas of one table have chains that do not meet."""
+    patch.setattr(TablePlans, "_parting", lambda _, slot: slot)
 
 
 def raw_record_stored(patch: Patch) -> None:
@@ -181,6 +205,7 @@ def two_tables_compared_with_one(patch: Patch) -> None:
 
 _COMPARED = "tests/integration/test_compare_views.py"
 _MODEL = "tests/property/test_apply_view_model.py"
+_MERGED = "tests/unit/test_merged_sources.py"
 _HAS_ROWS = "test_target_has_the_rows_of_the_view"
 _ON_TARGET = "tests/integration/test_apply_view.py"
 
@@ -223,6 +248,35 @@ MUTANTS = [
         made_rows_checked,
         "tests/unit/test_view_target_rows.py",
         {"test_both_images_decide_about_a_row_of_the_target": "assert"},
+    ),
+    Mutant(
+        "how the target compares the constants of a merge",
+        bytes_of_constants_compared,
+        _MERGED,
+        {
+            "test_constants_differ_as_the_target_compares_them[column1-names1-False]": "DID NOT RAISE"
+        },
+    ),
+    Mutant(
+        "the keys of a merged table",
+        merged_tables_not_checked,
+        _MERGED,
+        {
+            "test_each_unique_key_has_an_added_column": "DID NOT RAISE",
+            "test_constants_differ_as_the_target_compares_them[column1-names1-False]": "DID NOT RAISE",
+        },
+    ),
+    Mutant(
+        "one statement for many sources",
+        slots_of_a_merge_kept_apart,
+        _MERGED,
+        {"test_one_statement_writes_the_rows_of_all_sources": "assert"},
+    ),
+    Mutant(
+        "schemas of one table whose rows may be equal",
+        all_slots_of_a_table_merged,
+        _MERGED,
+        {"test_slots_merge_if_their_constants_differ": "assert"},
     ),
     Mutant(
         "masks in keys of the target",

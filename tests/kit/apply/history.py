@@ -8,7 +8,7 @@ p, c        c refers to p, ON DELETE CASCADE: a child deleted with its parent ha
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from millrace.drivers.mysql.actions import Action, Actions
@@ -129,35 +129,62 @@ def make_history(
     database: str, *, seed: int, steps: int, about: str = "", flavour: Flavour = Flavour.MYSQL
 ) -> History:
     """A valid history, the same for the same arguments. ``about`` is one of the tables, or all."""
+    return make_sharded_history((database,), seed=seed, steps=steps, about=about, flavour=flavour)[
+        0
+    ]
+
+
+def make_sharded_history(
+    databases: Sequence[str],
+    *,
+    seed: int,
+    steps: int,
+    about: str = "",
+    flavour: Flavour = Flavour.MYSQL,
+) -> tuple[History, list[Tables]]:
+    """The same over several databases, and the rows of each. The history has those of the first one."""
     chance = random.Random(seed)
     history = History(RecordStream(flavour))
-    made = schemas(database)
+    shards = [Shard(history, chance, schemas(database), Tables()) for database in databases]
+    history.tables = shards[0].tables
+    for _ in range(steps):
+        shard = chance.choice(shards) if len(shards) > 1 else shards[0]
+        chance.choice(_STEPS[about])(chance, shard.tables, shard.change)
+    history.stream.commit()
+    return history, [shard.tables for shard in shards]
 
-    def change(name: str, before: Row | None, after: Row | None) -> None:
+
+@dataclass
+class Shard:
+    """One database of a history."""
+
+    history: History
+    chance: random.Random
+    schemas: dict[str, TableSchema]
+    tables: Tables
+
+    def change(self, name: str, before: Row | None, after: Row | None) -> None:
+        """A change and its record, if a server accepts it."""
         try:
-            history.tables.apply(name, before, after)
+            self.tables.apply(name, before, after)
         except RefusedError:
             return
-        names = [column.name for column in made[name].columns]
+        history, made = self.history, self.schemas[name]
+        names = [column.name for column in made.columns]
         left = dict(zip(names, before, strict=True)) if before else {}
         right = dict(zip(names, after, strict=True)) if after else {}
         if before is None:
-            history.stream.insert(made[name], right)
+            history.stream.insert(made, right)
         elif after is None:
-            history.stream.delete(made[name], left)
+            history.stream.delete(made, left)
         else:
-            history.stream.update(made[name], left, right)
+            history.stream.update(made, left, right)
         history.changes[history.stream.seq] = (name, before, after)
-        drawn = chance.random()
+        drawn = self.chance.random()
         if drawn < 0.2:
             history.stream.commit()
         elif drawn < 0.25:
             history.stream.pause()
-
-    for _ in range(steps):
-        chance.choice(_STEPS[about])(chance, history.tables, change)
-    history.stream.commit()
-    return history
 
 
 Make = Callable[[str, Row | None, Row | None], None]
@@ -271,6 +298,7 @@ _STEPS = {
     "bag": (_bag,),
     "c": (_family,),
     "p": (_parent,),
+    "merged": (*_ACCOUNTS, *[_word] * 4),
     "": (*_ACCOUNTS, *[_word, _bag, _family, _family] * 2),
 }
 

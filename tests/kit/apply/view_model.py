@@ -7,6 +7,8 @@
     p, c        parents,    other names; a condition on the child, whose rows a cascade without records deletes
                 children
 
+With shards, accounts and words of several databases are merged: the database's name is in each unique key.
+
 The expected rows are those of the source, filtered and changed by Python. The writer of the model takes the values from
 the cells, so a wrong name, image, operation or value fails.
 """
@@ -43,6 +45,7 @@ from tests.kit.apply.history import (
     collated,
     inventory,
     make_history,
+    make_sharded_history,
     schemas,
 )
 from tests.kit.apply.model import (
@@ -66,12 +69,17 @@ _Is = Callable[[Image], bool]
 _names = count(1)
 
 NAMES = {"accounts": "people", "words": "terms", "bag": "sack", "p": "parents", "c": "children"}
-_UNIQUE = {
-    "people": ("no", "code", "email"),
-    "terms": ("word",),
+Keys = Mapping[str, tuple[tuple[str, ...], ...]]
+_UNIQUE: Keys = {
+    "people": (("no",), ("code",), ("email",)),
+    "terms": (("word",),),
     "sack": (),
-    "parents": ("id",),
-    "children": ("id",),
+    "parents": (("id",),),
+    "children": (("id",),),
+}
+_MERGED: Keys = {
+    "people": (("shard", "no"), ("code", "shard"), ("email", "shard")),
+    "terms": (("word", "shard"),),
 }
 # of each table: conditions with what they mean; a NULL is not true
 _CONDITIONS: dict[str, list[tuple[str, _Is]]] = {
@@ -101,23 +109,34 @@ def _not_both(code: object, amount: object) -> bool:
 
 @dataclass(frozen=True)
 class Scene:
-    """A view, and what it means."""
+    """A view, and what it means. ``shards``: the databases that it merges."""
 
     view: View
     tests: Mapping[str, _Is]
     has_amount: bool
     is_masked: bool
+    shards: tuple[str, ...] = ()
 
-    def row(self, name: str, row: Image) -> Image | None:
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The tables of the target by those of the source."""
+        return {name: to for name, to in NAMES.items() if not self.shards or to in _MERGED}
+
+    @property
+    def unique(self) -> Keys:
+        """The unique keys of the target."""
+        return _MERGED if self.shards else _UNIQUE
+
+    def row(self, name: str, row: Image, shard: str) -> Image | None:
         """The row that the view makes of a row of the source; None: nothing."""
         if not self.tests[name](row):
             return None
         if name != "accounts":
-            return row
+            return {**row, "shard": shard} if self.shards else row
         found = {"no": row["id"], "code": row["code"], "email": row["mail"]}
         if self.has_amount:
             found["amount"] = 0 if self.is_masked else row["amount"]
-        return found | {"shard": "accounts.bank", "part": -7}
+        return found | {"shard": shard or "accounts.bank", "part": -7}
 
 
 _OF_PARENTS: list[tuple[str, _Is]] = [
@@ -126,7 +145,9 @@ _OF_PARENTS: list[tuple[str, _Is]] = [
 ]
 
 
-def make_scene(chance: random.Random, *, has_cascades: bool = True) -> Scene:
+def make_scene(
+    chance: random.Random, *, has_cascades: bool = True, shards: tuple[str, ...] = ()
+) -> Scene:
     """A random view. A condition on the parent is refused where its rows cascade."""
     conditions = _CONDITIONS | ({} if has_cascades else {"p": _OF_PARENTS})
     chosen = {name: chance.choice(some) for name, some in conditions.items()}
@@ -134,25 +155,30 @@ def make_scene(chance: random.Random, *, has_cascades: bool = True) -> Scene:
     rules = []
     for name, target in NAMES.items():
         rule = TableRule(f"bank.{name}", f"copy.{target}", where=chosen[name][0])
+        if shards and target not in _MERGED:
+            continue
+        if shards:
+            added = (("shard", "{1}"),)
+            rule = replace(rule, source=f"bank_*.{name}", add=added, merge=True)
         if name == "accounts":
             rule = replace(
                 rule,
                 drop=() if has_amount else ("amount",),
                 rename=(("id", "no"), ("mail", "email")),
-                add=(("part", -7), ("shard", "{table}.{database}")),
+                add=(("part", -7), ("shard", "{1}" if shards else "{table}.{database}")),
                 masks=(("amount", Mask(MaskKind.REDACT)),) if has_amount and is_masked else (),
             )
         rules.append(rule)
     chance.shuffle(rules)
     tests = {name: condition[1] for name, condition in chosen.items()}
-    return Scene(View(tuple(rules)), tests, has_amount, is_masked)
+    return Scene(View(tuple(rules)), tests, has_amount, is_masked, shards)
 
 
 def target_inventory(scene: Scene) -> Inventory:
     """The tables under their names in the view: other orders of columns, and one more that has a default."""
     known = inventory("bank")
     found = {}
-    for name, target in NAMES.items():
+    for name, target in scene.names.items():
         table = known.tables["bank", name]
         renamed = {"id": "no", "mail": "email"} if name == "accounts" else {}
         columns = {
@@ -162,23 +188,25 @@ def target_inventory(scene: Scene) -> Inventory:
             for column in reversed(list(table.columns.values()))
             if column.name != "amount" or scene.has_amount
         }
+        if scene.shards or name == "accounts":
+            text = columns["email" if name == "accounts" else "word"]
+            shard = replace(text, name="shard", nullable=False)
+            columns["shard"] = shard if scene.shards else replace(shard, collation="utf8mb4_bin")
         if name == "accounts":
-            text = columns["email"]
             columns |= {
-                "shard": replace(text, name="shard", collation="utf8mb4_bin", nullable=False),
                 "part": CatalogColumn("part", "int", "int", "", "", False, False),
                 "own": CatalogColumn("own", "int", "int", "", "", True, False),
             }
         keys = tuple(
-            UniqueKey(key.name, tuple(renamed.get(one, one) for one in key.columns), True)
-            for key in table.unique_keys
+            UniqueKey("".join(key) if at else "PRIMARY", key, True)
+            for at, key in enumerate(scene.unique[target])
         )
         found["copy", target] = replace(
             table, database="copy", table=target, columns=columns, unique_keys=keys
         )
     (foreign,) = known.foreign_keys
     foreign = replace(foreign, child=("copy", "children"), parent=("copy", "parents"))
-    return replace(known, tables=found, foreign_keys=(foreign,))
+    return replace(known, tables=found, foreign_keys=() if scene.shards else (foreign,))
 
 
 Row = tuple[tuple[str, object], ...]
@@ -195,10 +223,16 @@ class ViewTables:
     rows: dict[str, Counter[Row]] = field(
         default_factory=lambda: {name: Counter() for name in NAMES.values()}
     )
+    unique: Keys = field(default_factory=lambda: _UNIQUE)
+
+    @classmethod
+    def of(cls, scene: Scene) -> "ViewTables":
+        """Empty tables."""
+        return cls({name: Counter() for name in scene.names.values()}, scene.unique)
 
     def copy(self) -> "ViewTables":
         """An independent copy."""
-        return ViewTables({name: Counter(rows) for name, rows in self.rows.items()})
+        return ViewTables({name: Counter(rows) for name, rows in self.rows.items()}, self.unique)
 
     def apply(self, name: str, before: Image | None, after: Image | None) -> None:
         """Apply one change; RefusedError leaves the rows unchanged."""
@@ -208,10 +242,9 @@ class ViewTables:
                 raise RefusedError
             left -= Counter([_row(before)])
         if after is not None:
-            for column in _UNIQUE[name]:
-                value = after[column]
-                taken = (dict(row)[column] for row in left)
-                if value is not None and collated(value) in map(collated, taken):
+            for key in self.unique[name]:
+                value = _of_key(after, key)
+                if None not in value and value in (_of_key(dict(row), key) for row in left):
                     raise RefusedError
             left[_row(after)] += 1
         self.rows[name] = left
@@ -219,6 +252,10 @@ class ViewTables:
             children = self.rows["children"]
             kept = {row: n for row, n in children.items() if dict(row)["p"] != before["id"]}
             self.rows["children"] = Counter(kept)
+
+
+def _of_key(image: Image, key: tuple[str, ...]) -> tuple[object, ...]:
+    return tuple(collated(image[column]) for column in key)
 
 
 def image_of(plans: TablePlans, rows: Rows, number: int, which: int) -> dict[str, object]:
@@ -232,11 +269,11 @@ def image_of(plans: TablePlans, rows: Rows, number: int, which: int) -> dict[str
     }
 
 
-def apply_merged(seed: int, *, about: str, steps: int) -> None:
+def apply_merged(seed: int, *, about: str, steps: int, shards: tuple[str, ...] = ()) -> None:
     """Merge a history of one table under a view, cut anywhere; AssertionError if the rows are wrong."""
-    history = make_history("bank", seed=seed, steps=steps, about=about)
+    history, sources = _sources(seed, shards, steps=steps, about=about)
     chance = random.Random(seed)
-    scene = make_scene(chance, has_cascades=False)
+    scene = make_scene(chance, has_cascades=False, shards=shards)
     known = replace(target_inventory(scene), foreign_keys=())
     texts = {
         record.value.id: record.value.schema.text
@@ -245,7 +282,7 @@ def apply_merged(seed: int, *, about: str, steps: int) -> None:
     }
     plans = TablePlans(Catalogue("", RowSchemas(texts), known, Route(scene.view)))
     values = values_of([value for value in history.stream.values if value[5] in (0, 2)])
-    rows, tables, first = walk_values(values, plans.programs), ViewTables(), 0
+    rows, tables, first = walk_values(values, plans.programs), ViewTables.of(scene), 0
     while first < len(rows):
         end = chance.randint(first + 1, len(rows))
         rows, numbers = plans.through_view(rows, RecordNumbers(np.arange(first, end)))
@@ -256,7 +293,19 @@ def apply_merged(seed: int, *, about: str, steps: int) -> None:
             for change in chance.sample(changes, len(changes)):
                 _apply_net(tables, plans, rows, change)
         first = end
-    assert tables.rows == expected(scene, history.tables), OTHER_ROWS
+    assert tables.rows == expected(scene, sources), OTHER_ROWS
+
+
+def _sources(
+    seed: int, shards: tuple[str, ...], *, about: str = "", **more: Any
+) -> tuple[History, dict[str, Tables]]:
+    """A history of one database, or of all shards, and the rows of each."""
+    if not shards:
+        history = make_history("bank", seed=seed, about=about, **more)
+        return history, {"": history.tables}
+    databases = [f"bank_{shard}" for shard in shards]
+    history, tables = make_sharded_history(databases, seed=seed, about=about or "merged", **more)
+    return history, dict(zip(shards, tables, strict=True))
 
 
 def _apply_net(tables: ViewTables, plans: TablePlans, rows: Rows, change: Ints) -> None:
@@ -294,17 +343,18 @@ class ViewWriter(ModelWriter):
         return target.table, before, after
 
 
-def expected(scene: Scene, tables: Tables) -> dict[str, Counter[Row]]:
-    """The source's rows as the view has them."""
-    return {target: Counter(_shown(scene, tables, name)) for name, target in NAMES.items()}
+def expected(scene: Scene, sources: Mapping[str, Tables]) -> dict[str, Counter[Row]]:
+    """The source's rows as the view has them. ``sources``: by the shard's name."""
+    return {target: Counter(_shown(scene, sources, name)) for name, target in scene.names.items()}
 
 
-def _shown(scene: Scene, tables: Tables, name: str) -> Iterator[Row]:
+def _shown(scene: Scene, sources: Mapping[str, Tables], name: str) -> Iterator[Row]:
     names = [column.name for column in schemas("bank")[name].columns]
-    for row in tables.sorted(name):
-        shown = scene.row(name, dict(zip(names, row, strict=True)))
-        if shown is not None:
-            yield _row(shown)
+    for shard, tables in sources.items():
+        for row in tables.sorted(name):
+            shown = scene.row(name, dict(zip(names, row, strict=True)), shard)
+            if shown is not None:
+                yield _row(shown)
 
 
 def run_view(
@@ -313,13 +363,14 @@ def run_view(
     steps: int,
     flavour: Flavour = Flavour.MYSQL,
     guard: Callable[[pytest.MonkeyPatch], None] | None = None,
+    shards: tuple[str, ...] = (),
 ) -> None:
     """Apply a history under a view, in solo, transactional and spread turns; AssertionError if the rows are wrong."""
-    history: History = make_history("bank", seed=seed, steps=steps, flavour=flavour)
+    history, sources = _sources(seed, shards, steps=steps, flavour=flavour)
     chance = random.Random(seed)
-    scene = make_scene(chance)
+    scene = make_scene(chance, shards=shards)
     target = ModelTarget(history, chance, 0.1, view=scene.view, inventory=target_inventory(scene))
-    target.state = State(tables=ViewTables())
+    target.state = State(tables=ViewTables.of(scene))
     turns: list[Turn] = [one_turn, one_spread_turn, whole_turn]
     with pytest.MonkeyPatch.context() as patch:
         model_patched(patch, target)
@@ -330,6 +381,6 @@ def run_view(
             guard(patch)
         run_randomly(target, task=f"view{next(_names)}", turns=turns)
     tables: Any = target.state.tables
-    wanted = expected(scene, history.tables)
+    wanted = expected(scene, sources)
     assert tables.rows == wanted, OTHER_ROWS
     assert target.state.mark.seq == history.stream.seq
