@@ -48,25 +48,45 @@ from millrace.schemas.table.structure import Column
 def insert_template(
     table_plan: TablePlan, *, replace: bool = False, period: int = 0, image: int = AFTER
 ) -> Template:
-    """INSERT or REPLACE of an image. ``period``: with so many columns of the table's period."""
+    """INSERT of an image, with ``replace`` of a row that may exist. ``period``: with so many columns of the period."""
     columns = (*table_plan.columns, *table_plan.period[:period])
     names = b",".join(quoted(column.name) for _, column in columns)
-    verb = b"REPLACE INTO " if replace else b"INSERT INTO "
+    on_duplicate = table_plan.on_duplicate if replace else b""
+    verb = b"REPLACE INTO " if replace and not on_duplicate else b"INSERT INTO "
     texts = [verb + table_plan.name + b" (" + names + b") VALUES ("]
     for place in range(len(columns)):
         texts[-1] += b"," if place else b""
         texts.append(b"")
-    texts[-1] += b")"
+    texts[-1] += b")" + on_duplicate
     return Template.of(texts, make_shape(table_plan.layout, written(image, columns)))
+
+
+def update_other_template(table_plan: TablePlan, _: Flavour) -> Template:
+    """UPDATE of the row of the after image, unless it is that of the before image. Only for tables with an identity."""
+    texts, places = _updating(table_plan)
+    for image, lead, end in ((AFTER, b" WHERE ", b""), (BEFORE, b" AND NOT (", b")")):
+        texts[-1] += lead
+        for number, (index, column) in enumerate(table_plan.named):
+            before, behind = _found(table_plan.layout.table.columns[index], column)
+            texts[-1] += (b" AND " if number else b"") + before
+            texts.append(behind)
+        texts[-1] += end
+        places += compared(image, (index for index, _ in table_plan.named))
+    return Template.of(texts, make_shape(table_plan.layout, places))
 
 
 def update_template(table_plan: TablePlan, flavour: Flavour) -> Template:
     """UPDATE of the row of the before image to the after image. Fatal MR-5019 if no key identifies it."""
+    texts, places = _updating(table_plan)
+    return _where(table_plan, flavour, texts, places)
+
+
+def _updating(table_plan: TablePlan) -> tuple[list[bytes], list[Place]]:
     texts = [b"UPDATE " + table_plan.name + b" SET "]
     for place, (_, column) in enumerate(table_plan.columns):
         texts[-1] += (b"," if place else b"") + quoted(column.name) + b"="
         texts.append(b"")
-    return _where(table_plan, flavour, texts, written(AFTER, table_plan.columns))
+    return texts, written(AFTER, table_plan.columns)
 
 
 def delete_template(table_plan: TablePlan, flavour: Flavour) -> Template:

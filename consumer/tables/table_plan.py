@@ -92,6 +92,7 @@ class TablePlan:
     then written one by one.
     ``verified``: the pairs of the stored columns that the target may compute otherwise than the source's session did.
     ``shown``: the table's name for an operator. ``is_viewed``: a view changes it.
+    ``on_duplicate``: the end of an INSERT that overwrites a row without its ``unwritten`` columns; b"" if REPLACE does.
     """
 
     layout: RowLayout
@@ -105,6 +106,7 @@ class TablePlan:
     verified: tuple[tuple[int, CatalogColumn], ...] = ()
     shown: str = ""
     is_viewed: bool = False
+    on_duplicate: bytes = b""
 
     @property
     def name(self) -> bytes:
@@ -153,10 +155,14 @@ class TablePlan:
                 return replace(self._replace, shape=shape)
             case "update":
                 return self.update
+            case "move":
+                return None
         return self.delete
 
     @property
     def _replace(self) -> Pieces:
+        if self.on_duplicate:
+            return replace(self.insert, tail=self.on_duplicate)
         return replace(self.insert, lead=self.insert.lead.replace(b"INSERT", b"REPLACE", 1))
 
     @property
@@ -259,7 +265,22 @@ def plan_table(viewed: ViewedTable, inventory: Inventory) -> TablePlan:
     _check_filled(plan)
     _check_masks(plan, viewed, inventory)
     _check_condition(plan, viewed, inventory)
-    return plan
+    return replace(plan, on_duplicate=_on_duplicate(plan, inventory.flavour))
+
+
+def _on_duplicate(plan: TablePlan, flavour: Flavour) -> bytes:
+    """See ``TablePlan``. With a further unique key, an INSERT could update the row that has a value of that one."""
+    own = {column.name for _, column in plan.named}
+    keys = [set(key.columns) for key in plan.target.unique_keys if key.is_whole]
+    is_sole = len(keys) == len(plan.target.unique_keys) and all(key == own for key in keys)
+    if not plan.identity or plan.period or not plan.unwritten or not is_sole:
+        return b""
+    names = [quoted(column.name) for _, column in plan.columns]
+    if flavour is Flavour.MYSQL:
+        lead, given = b" AS v ON DUPLICATE KEY UPDATE ", (b"v." + name for name in names)
+    else:
+        lead, given = b" ON DUPLICATE KEY UPDATE ", (b"VALUES(" + name + b")" for name in names)
+    return lead + b",".join(name + b"=" + value for name, value in zip(names, given, strict=True))
 
 
 def _missing_column(viewed: ViewedTable, target: CatalogTable, column: Column) -> Fatal:

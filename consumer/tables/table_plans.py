@@ -43,6 +43,7 @@ from millrace.consumer.tables.row_statements import (
     insert_template,
     is_set_template,
     setval_template,
+    update_other_template,
     update_template,
     verifying_pieces,
 )
@@ -382,6 +383,7 @@ class TablePlans:
 
 _MAKERS: dict[str, Callable[[TablePlan, Flavour], Template]] = {
     "update": update_template,
+    "update_other": update_other_template,
     "delete": delete_template,
     "find": find_template,
     "find_computed": find_computed_template,

@@ -30,7 +30,10 @@ MR-5010. DDL statements in the range are executed once, as always; they are not 
 Refused before a row of their window is written (MR-5024), because a REPLACE would lose more than the row it writes:
 
     a table without a usable key                equal rows can't be distinguished
-    columns that only the target has            they would get their defaults
+    columns that only the target has            they would get their defaults. Without a further unique key, INSERT …
+                                                ON DUPLICATE KEY UPDATE takes the place of REPLACE, and keeps them. An
+                                                UPDATE of the key then moves the row, and a row that has the new key
+                                                already remains
     a trigger on the target                     an UPDATE would fire it as DELETE and INSERT, and it may delete others
     system versioning                           history would get rows that never were
     a key WITHOUT OVERLAPS                      MariaDB has no REPLACE for it
@@ -186,10 +189,9 @@ def refusal(table_plan: TablePlan, inventory: Inventory) -> str:
         return ""
     if not table_plan.identity:
         return "it has no key that identifies a row"
-    written = {column.name for _, column in table_plan.columns}
-    filled = (column.name for column in target.columns.values() if not column.generated)
-    if missing := sorted(set(filled) - written):
-        return f"the records do not have the column {missing[0]}"
+    if table_plan.unwritten and not table_plan.on_duplicate and not target.is_versioned:
+        name = min(column.name for column in table_plan.unwritten)
+        return f"the records do not have the column {name}, and the table has a further unique key"
     if triggers := inventory.triggers.get(target.key):
         return _of_trigger(triggers[0])
     if target.is_versioned:

@@ -27,7 +27,7 @@ from millrace.consumer.tables.merge_rules import net_changes
 from millrace.consumer.tables.table_plans import TablePlans, slots_of
 
 # a table's changes of one level are sorted by operation, so around OP_DELETE
-OP_RESTORE, OP_REPLACE = 98, 114
+OP_RESTORE, OP_MOVE, OP_REPLACE = 98, 109, 114
 
 
 def changes_of(plans: TablePlans, rows: Rows, numbers: RecordNumbers) -> Iterator[Ints]:
@@ -40,7 +40,7 @@ def changes_of(plans: TablePlans, rows: Rows, numbers: RecordNumbers) -> Iterato
     side = records[:, IS_SAFE] | unconstrained(records).astype(np.int64) << 1
     for run in np.split(numbers, np.flatnonzero(np.diff(side)) + 1):
         changes = leveled(plans, rows, RecordNumbers(run))
-        yield repeatable(rows, changes) if rows.records[run[0], IS_SAFE] else changes
+        yield repeatable(plans, rows, changes) if rows.records[run[0], IS_SAFE] else changes
 
 
 def leveled(plans: TablePlans, rows: Rows, numbers: RecordNumbers) -> Ints:
@@ -59,19 +59,25 @@ def leveled(plans: TablePlans, rows: Rows, numbers: RecordNumbers) -> Ints:
     return changes
 
 
-def repeatable(rows: Rows, changes: Ints) -> Ints:
+def repeatable(plans: TablePlans, rows: Rows, changes: Ints) -> Ints:
     """The same changes as DELETE and REPLACE (``consumer.window.safe_mode``).
 
-    An UPDATE of the key is both. Its DELETE is first, because the new key may equal the old one under the collation. A
-    DELETE with foreign key checks first restores the row, so that the target's cascade finds it.
+    An UPDATE of the key is both. Its DELETE is first, because the new key may equal the old one under the collation. In
+    a table with columns that no record has, it is one change, which keeps their values. A DELETE with foreign key
+    checks first restores the row, so that the target's cascade finds it.
     """
     ops = changes[:, CHANGE_OP]
-    left = changes[(ops == OP_UPDATE) & (changes[:, MOVES] != 0)]
+    is_moving = (ops == OP_UPDATE) & (changes[:, MOVES] != 0)
+    slots = rows.slots(RecordNumbers(changes[:, PLACE]))
+    keeping = [slot for slot in slots_of(slots) if plans.table_plan(slot).on_duplicate]
+    is_kept = is_moving & np.isin(slots, keeping)
+    left = changes[is_moving & ~is_kept]
     left[:, CHANGE_OP] = OP_DELETE
     restored = changes[(ops == OP_DELETE) & ~unchecked(rows.records[changes[:, PLACE]])]
     restored[:, CHANGE_OP] = OP_RESTORE
     made = changes.copy()
     made[(ops == OP_UPDATE) | (ops == OP_CREATE), CHANGE_OP] = OP_REPLACE
+    made[is_kept, CHANGE_OP] = OP_MOVE
     made[ops == OP_ABSENT, CHANGE_OP] = OP_DELETE
     return np.concatenate((left, restored, made))
 

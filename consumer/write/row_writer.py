@@ -13,6 +13,10 @@ records, which finds the row and applies the conflict policy:
     DELETE of a missing row        MR-5010    unchanged                        unchanged
     refused by a foreign key       MR-5010    as above                         unchanged
 
+In a table with columns that no record has, REPLACE would give them their defaults. INSERT … ON DUPLICATE KEY UPDATE
+takes its place, and an UPDATE to another row's key overwrites that row before it deletes its own. If the table has a
+further unique key and a view, ``overwrite`` refuses it with MR-5010.
+
 Before the policy is applied, the table's structure is read again. If the table was altered, the error is Retryable
 MR-5023: the plan of lanes may not have known a key, and the conflict may be false.
 
@@ -227,11 +231,13 @@ class RowWriter:
         first = _single(rows, run[0])
         slot = int(rows.records[first.number, SLOT])
         head = self._plans.template(slot, first.what).first.removesuffix(b"(")
+        tail = self._plans.table_plan(slot).on_duplicate if first.what == "replace" else b""
         texts = [
-            self._filled(rows, _single(rows, change), first.what)[len(head) :] for change in run
+            self._filled(rows, _single(rows, change), first.what).removesuffix(tail)[len(head) :]
+            for change in run
         ]
         for part in byte_parts(texts, self._plans.inventory):
-            matched = self._run(head + b",".join(part))
+            matched = self._run(head + b",".join(part) + tail)
             if matched != len(part) and not rows.records[first.number, IS_SAFE]:
                 table = self._plans.table_plan(slot).shown
                 why = f"insert of {counted(len(part), 'row')} of {table} matched {matched}"
@@ -328,12 +334,27 @@ class RowWriter:
             return 1
         if table_plan.period:
             matched = self._versions.write_one(rows, single)
+        elif single.what == "move":
+            matched = self._move(rows, single)
         else:
             sql = self._filled(rows, single, single.what)
             matched = self._run_one(rows, single.number, sql)
         if matched:
             self._check_one(rows, single, matched)
         return matched
+
+    def _move(self, rows: Rows, single: Single) -> int:
+        """Write the after image and leave no row of the before image. Columns that no record has keep their values.
+
+        A row that has the new key remains, as another one; else the row moves; else it is inserted.
+        """
+        for which in ("update_other", "update"):
+            if self._run_one(rows, single.number, self._filled(rows, single, which)):
+                if which == "update_other":
+                    self._run_one(rows, single.number, self._filled(rows, single, "delete"))
+                return 1
+        self._run_one(rows, single.number, self._filled(rows, single, "replace"))
+        return 1
 
     def _set_sequence(self, rows: Rows, number: int) -> None:
         """SETVAL, then the whole row if the sequence is not as the record says (``consumer.tables.row_statements``)."""
@@ -485,9 +506,10 @@ class RowWriter:
         )
 
     def _kept_values(self, slot: int) -> str:
-        """The columns of the target that a view leaves to others; "" if there are none."""
+        """The columns that a view leaves to others and that REPLACE would change; "" if there are none."""
         table_plan = self._plans.table_plan(slot)
-        kept = table_plan.unwritten if table_plan.is_viewed else []
+        is_lost = table_plan.is_viewed and not table_plan.on_duplicate
+        kept = table_plan.unwritten if is_lost else []
         return ", ".join(column.name for column in kept)
 
     def _repeat(self, rows: Rows, number: int) -> None:
@@ -501,6 +523,9 @@ class RowWriter:
     def _overwrite(self, rows: Rows, number: int) -> None:
         """Write the record's row, whatever the target has."""
         op = int(rows.records[number, OP])
+        if op == OP_UPDATE and self._plans.table_plan(int(rows.records[number, SLOT])).on_duplicate:
+            self._write_one(rows, Single.of(rows, number, "move"))
+            return
         if op != OP_CREATE:
             self._write_one(rows, Single.of(rows, number, "delete"))
         if op != OP_DELETE:

@@ -10,7 +10,7 @@ from millrace.consumer.kernel.walk import OP, OP_CREATE, OP_DELETE, OP_UPDATE
 from millrace.consumer.records.numbers import Ints
 from millrace.consumer.records.rows import Rows
 from millrace.consumer.tables.table_plan import Pieces
-from millrace.consumer.write.changes import OP_REPLACE, OP_RESTORE
+from millrace.consumer.write.changes import OP_MOVE, OP_REPLACE, OP_RESTORE
 from millrace.drivers.mysql.catalog import Inventory
 
 STATEMENT_ROWS_MAX = 1000  # with more, a statement gains little and its locks and plan cost more
@@ -18,7 +18,7 @@ STATEMENT_BYTES_MAX = 1 << 20
 
 OPS = {OP_CREATE: "insert", OP_UPDATE: "update", OP_DELETE: "delete"}
 OPS |= {OP_ABSENT: "insert and delete", OP_REPLACE: "replace"}
-OPS |= {OP_RESTORE: "restore"}
+OPS |= {OP_RESTORE: "restore", OP_MOVE: "move"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,19 +148,30 @@ def test_conflict_has_both_names_and_is_replayed(
     ]
 
 
+@pytest.mark.parametrize("has_further_key", [True, False])
 def test_overwrite_never_removes_values_that_the_view_does_not_have(
-    name: str, house: str, target_server: DatabaseServer
+    name: str, house: str, target_server: DatabaseServer, *, has_further_key: bool
 ) -> None:
-    """REPLACE would give the target's own column its default."""
+    """REPLACE would give the target's own column its default, and an upsert may meet a row of a further key."""
     target_server.execute(SALES.format(house))
-    target_server.execute(f"INSERT INTO {house}.sales_1 VALUES ('TAKEN', 1, 1, 5)")
+    if not has_further_key:
+        target_server.execute(f"ALTER TABLE {house}.sales_1 DROP KEY email")
+    target_server.execute(
+        f"INSERT INTO {house}.sales_1 VALUES ('TAKEN', 1, 1, 5), ('OTHER', 2, 2, 6)"
+    )
     stream = RecordStream()
     stream.insert(_orders(name), _order(1, "taken"))
+    stream.update(_orders(name), _order(3, "third"), _order(2, "second"))
     stream.commit()
     task = _task(name, house, conflict=ConflictPolicy.OVERWRITE)
-    with pytest.raises(Fatal, match=r"MR-5010.*would remove the values of own"):
-        run_once(target_server, task, stream)
-    assert target_server.execute(f"SELECT own, amount FROM {house}.sales_1") == [(1, 5)]
+    found = f"SELECT id, email, own FROM {house}.sales_1 ORDER BY id"
+    if has_further_key:
+        with pytest.raises(Fatal, match=r"MR-5010.*would remove the values of own"):
+            run_once(target_server, task, stream)
+        assert target_server.execute(found) == [(1, "TAKEN", 1), (2, "OTHER", 2)]
+        return
+    run_once(target_server, task, stream)
+    assert target_server.execute(found) == [(1, "taken", 1), (2, "second", 2)]
 
 
 BUYERS = (

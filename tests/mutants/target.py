@@ -10,8 +10,10 @@ from millrace.consumer.kernel.merge import CHANGE_OP, MOVES
 from millrace.consumer.load import copy_order, prepare_again, remaining
 from millrace.consumer.records.numbers import Ints
 from millrace.consumer.records.rows import Rows
+from millrace.consumer.tables import table_plan
+from millrace.consumer.tables.table_plans import TablePlans
 from millrace.consumer.window import overlap as load_range
-from millrace.consumer.window import unlogged_cascades
+from millrace.consumer.window import safe_mode, unlogged_cascades
 from millrace.consumer.write import changes, row_writer
 from millrace.consumer.write.changes import repeatable
 from millrace.consumer.write.row_writer import RowWriter
@@ -23,8 +25,8 @@ from tests.mutants.mutant import Mutant, Patch
 def old_keys_not_deleted(patch: Patch) -> None:
     """An UPDATE of the key only replaces the row of the new key."""
 
-    def replacing(rows: Rows, given: Ints) -> Ints:
-        made = repeatable(rows, given)
+    def replacing(plans: TablePlans, rows: Rows, given: Ints) -> Ints:
+        made = repeatable(plans, rows, given)
         moved = (made[:, CHANGE_OP] != changes.OP_REPLACE) & (made[:, MOVES] != 0)
         kept: Ints = made[~moved]
         return kept
@@ -32,11 +34,18 @@ def old_keys_not_deleted(patch: Patch) -> None:
     patch.setattr(changes, "repeatable", replacing)
 
 
+def rows_replaced(patch: Patch) -> None:
+    """REPLACE overwrites rows, also where the target has columns that no record has."""
+    patch.setattr(table_plan, "_on_duplicate", lambda *_: b"")
+    patch.setattr(safe_mode, "refusal", lambda *_: "")
+    patch.setattr(RowWriter, "_kept_values", lambda *_: "")
+
+
 def deleted_rows_not_restored(patch: Patch) -> None:
     """A DELETE with a cascade finds only the row that the target has."""
 
-    def unrestored(rows: Rows, given: Ints) -> Ints:
-        made = repeatable(rows, given)
+    def unrestored(plans: TablePlans, rows: Rows, given: Ints) -> Ints:
+        made = repeatable(plans, rows, given)
         kept: Ints = made[made[:, CHANGE_OP] != changes.OP_RESTORE]
         return kept
 
@@ -79,6 +88,12 @@ MUTANTS = [
         old_keys_not_deleted,
         "tests/integration/test_apply_safe_mode.py",
         {"test_any_mixture_of_states_ends_in_the_source_rows[mariadb-1]": "assert|MR-5010"},
+    ),
+    Mutant(
+        "columns of the target alone keep their values",
+        rows_replaced,
+        "tests/integration/test_apply_safe_mode.py",
+        {"test_columns_of_the_target_alone_keep_their_values": "assert"},
     ),
     Mutant(
         "safe mode restores a row before its cascade",
