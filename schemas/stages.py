@@ -26,9 +26,13 @@ from typing import Annotated
 from millrace.schemas.plain import MaybeTenths, MaybeThousandths, Tenths, Wire
 from millrace.wording import counted
 
+REFUSED_KIND = (
+    "refused"  # a row that the target refuses, whatever rows it has, and that is kept aside
+)
 CONFLICT_KINDS = (
     *("insert-exists", "update-missing", "update-exists", "delete-missing"),
     "foreign-key",
+    REFUSED_KIND,
 )
 NO_NUMBER = "0"  # of an error without one, such as a broken socket
 SWITCHES_MAX = 10

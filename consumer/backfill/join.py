@@ -19,6 +19,7 @@ state that it expects. The fence of a side stream stays for ever, so that no run
 
 from dataclasses import dataclass, replace
 
+from millrace.consumer.target.aside import void_rows
 from millrace.consumer.target.load_range import LoadRange, is_side
 from millrace.consumer.target.loads import (
     COPIED,
@@ -79,6 +80,8 @@ def begin(connection: MySqlSession, owners: Owners, mark: Mark) -> int:
         connection.rollback()
         return 0
     batch = 1 + max(table.batch for table in tables)
+    # main leaves these tables from now on, and the copies have what the kept rows would change
+    void_rows(connection, task, [table.key for table in tables if table.state == WAITS])
     connection.query(
         f"UPDATE {DATABASE}.load_table SET state = %s, batch = %s WHERE task = %s AND state = %s",
         (COPIES, batch, task, WAITS),

@@ -1,6 +1,8 @@
 """The rows of ``millrace.conflict`` on the target: changes that did not fit the target's row.
 
     decision `overwrite`, `skip`   the policy resolved the conflict; stored in the target transaction of the rows
+    decision `aside`               the target refused the change, or an earlier one of its keys is kept. A replay
+                                   applies it, with all that depend on it (``consumer.target.aside``)
     decision `stop`                the task is blocked at this change, which is not applied. Stored in a transaction of
                                    its own under the fence, after the rows were rolled back. Each start of the task
                                    deletes it, because the change is then tried again.
@@ -17,6 +19,7 @@ Not done here: finding conflicts (``consumer.write.row_writer``), and deciding a
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from millrace.consumer.target.aside import read_parts
 from millrace.consumer.target.progress import DATABASE
 from millrace.drivers.mysql.connection import MySqlSession, Row
 from millrace.errors import Fatal
@@ -24,6 +27,7 @@ from millrace.schemas.view.view import shown_name
 
 STOP = "stop"
 SKIP = "skip"
+ASIDE = "aside"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,8 @@ def read_conflict(connection: MySqlSession, task: str, seq: int) -> StoredConfli
     )
     if not rows:
         raise no_conflict(task, seq)
-    return _stored(rows[0])
+    *others, record, target_rows = rows[0]
+    return _stored((*others, record or read_parts(connection, task, seq), target_rows))
 
 
 def no_conflict(task: str, seq: int) -> Fatal:

@@ -20,8 +20,7 @@ from millrace.consumer.target.progress import DATABASE
 from millrace.drivers.mysql.connection import MySqlSession, Row
 from millrace.errors import Fatal
 
-REFUSED, UNEXPECTED, ENDED = "refused", "unexpected", "ended"
-ASKED, UNEXECUTABLE = "asked", "unexecutable"
+REFUSED, UNEXPECTED, UNEXECUTABLE, ENDED = "refused", "unexpected", "unexecutable", "ended"
 DONE, EXECUTE = "done", "execute"
 
 _COLUMNS = "task, seq, sql_text, state_text, server, decision, own_sql, reason"

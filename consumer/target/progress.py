@@ -10,6 +10,9 @@
     ddl_intent      task, seq: …              statements that are being executed, or wait for an operator
                                               (``consumer.target.intents``)
     conflict        task, seq: …              changes that did not fit the target's row (``consumer.target.conflicts``)
+    aside           task, seq: the table, …           rows that are kept aside, whose changes are in ``conflict``
+    aside_key       task, hash, seq: is_shared        their causality keys (``consumer.target.aside``)
+    aside_part      task, seq, part: content          a record that is too large for one statement
     session         task, id: run, server     sessions that may hold the fence, for a later run on this server to end
     left_out        task, seq: kind, sql_text     statements that were recorded but not applied
     spread          task, run, place: plan_key    shares of a turn of several Spark tasks (``consumer.target.claims``)
@@ -59,6 +62,13 @@ _TABLES = (
     " NOT NULL, op CHAR(1) NOT NULL, decision VARCHAR(16) NOT NULL, detail LONGTEXT NOT NULL, record LONGBLOB NOT NULL,"
     " target_rows LONGTEXT NULL, schema_text LONGTEXT NULL, at DATETIME(3) NULL, target_table VARCHAR(190) NULL,"
     " PRIMARY KEY (task, seq))",
+    "aside (task VARCHAR(190) NOT NULL, seq BIGINT NOT NULL, database_name VARCHAR(64) NOT NULL,"
+    " table_name VARCHAR(64) NOT NULL, flags INT NOT NULL, is_safe TINYINT NOT NULL, bytes BIGINT NOT NULL,"
+    " PRIMARY KEY (task, seq))",
+    "aside_key (task VARCHAR(190) NOT NULL, hash BIGINT UNSIGNED NOT NULL, seq BIGINT NOT NULL,"
+    " is_shared TINYINT NOT NULL, PRIMARY KEY (task, hash, seq))",
+    "aside_part (task VARCHAR(190) NOT NULL, seq BIGINT NOT NULL, part INT NOT NULL, content LONGBLOB NOT NULL,"
+    " PRIMARY KEY (task, seq, part))",
     "session (task VARCHAR(190) NOT NULL, id BIGINT UNSIGNED NOT NULL, run BIGINT UNSIGNED NOT NULL,"
     f" server {_SERVER}, PRIMARY KEY (task, id))",
     "left_out (task VARCHAR(190) NOT NULL, seq BIGINT NOT NULL, kind VARCHAR(32) NOT NULL, sql_text LONGTEXT NOT NULL,"

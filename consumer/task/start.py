@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from millrace.consumer.spark.session import FIRST_OFFSET, LANES_MAX
+from millrace.consumer.target.aside import keeps_rows
 from millrace.consumer.target.conflicts import forget_blocking
 from millrace.consumer.target.fence import raise_fence
 from millrace.consumer.target.loads import LoadStream, begin_stream
@@ -32,10 +33,17 @@ from millrace.consumer.turn.driver import BatchApplier
 from millrace.consumer.turn.order import Assignment, Rules
 from millrace.consumer.view.mask_keys import MaskKeys
 from millrace.consumer.view.source_texts import compares_texts, read_source_texts, weighs_texts
+from millrace.consumer.write.aside import AsideRule
 from millrace.drivers.mysql.connection import Endpoint, MySqlSession
 from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
-from millrace.schemas.documents import ApplyTask, CaptureTask, SetDocument
+from millrace.schemas.documents import (
+    ApplyTask,
+    CaptureTask,
+    Consistency,
+    RefusedPolicy,
+    SetDocument,
+)
 from millrace.schemas.gtid import parse_any_gtid_set
 from millrace.schemas.view.collation import CollationWeights
 from millrace.schemas.view.view import View
@@ -123,13 +131,18 @@ def applier_of(
             f" task resume {task.name}`. To apply {task.source.topic}, create a task with another name.",
         )
     partial = is_partial(session, task.name)
+    keeps = task.rules.refused is RefusedPolicy.ASIDE
+    follows = keeps_rows(session, task.name)
     session.commit()
+    if follows and task.rules.consistency is Consistency.TRANSACTIONAL:
+        raise Fatal("MR-5046", "consistency: transactional waits for rows that are kept aside")
     _log.info("apply begins", task=task.name, run=owner.run, seq=mark.seq, offset=mark.next_offset)
     rules = Rules(
         policy=task.rules.conflict,
         lane_count=min(task.rules.lanes, LANES_MAX),
         consistency=task.rules.consistency,
         safe_until=task.rules.safe_mode.until_gtid,
+        aside=AsideRule(keeps, keeps or follows),
     )
     assignment = Assignment(endpoint=endpoint, source=task.source, rules=rules, view=view)
     return BatchApplier(assignment, owner, mark, is_partial=partial)

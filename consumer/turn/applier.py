@@ -48,6 +48,7 @@ from millrace.consumer.window.window import (
     check_statement_begin,
     read_window,
 )
+from millrace.consumer.write.aside import hash_again
 from millrace.consumer.write.ddl import DdlPlace, Scope, apply_ddl
 from millrace.consumer.write.large_transaction import LargeTransaction
 from millrace.consumer.write.target_transaction import (
@@ -374,7 +375,6 @@ class Applier:
             known.tables,
             known.foreign_keys,
             self.tools.is_over,
-            self.plans.schemas,
         )
         place = DdlPlace(self.mark, after)
         passed = apply_ddl(self.writing.sessions, record, place=place, scope=scope)
@@ -393,10 +393,15 @@ class Applier:
         session, known = self._session, self.plans.inventory
         if alter_count(session) != known.alter_count:
             inventory = read_inventory(session)
+            session.rollback()
+            if self.writing.aside.follows:
+                self._meet()  # parts under way keep rows under the earlier plans
             self.plans = self._plans_with(inventory)
         session.rollback()
 
     def _plans_with(self, inventory: Inventory) -> TablePlans:
+        if self.writing.aside.follows:
+            hash_again(self._session, self.owner, inventory)
         return TablePlans(Catalogue("", self.plans.schemas, inventory, self.plans.route))
 
     # ---- about the turn ---------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from typing import Generic, Protocol, TypeVar
 
 from millrace.consumer.tables.table_plans import Notes
 from millrace.consumer.target.progress import Mark, Owner
+from millrace.consumer.write.aside import NOTHING_ASIDE, AsideRule
 from millrace.consumer.write.incidents import Tally
 from millrace.drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
@@ -30,12 +31,16 @@ from millrace.schemas.view.view import ALL_TABLES, View
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """How a task's rows are applied. ``safe_until``: the GTID set of safe mode; "": none."""
+    """How a task's rows are applied. ``safe_until``: the GTID set of safe mode; "": none.
+
+    ``aside``: whether refused rows are kept, and whether the task may have kept rows.
+    """
 
     policy: ConflictPolicy
     lane_count: int
     consistency: Consistency = Consistency.CAUSAL
     safe_until: str = ""
+    aside: AsideRule = NOTHING_ASIDE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 
 from millrace.consumer.records.stream import TopicStream
 from millrace.consumer.tables.table_plans import TablePlans
+from millrace.consumer.target.load_range import is_side
 from millrace.consumer.target.progress import Mark, Owner
 from millrace.consumer.target.sessions import Sessions
 from millrace.consumer.turn.order import TurnOrder
+from millrace.consumer.write.aside import NOTHING_ASIDE
 from millrace.consumer.write.incidents import Tally
 from millrace.consumer.write.target_transaction import Writing
 from millrace.schemas.documents import TopicAddress
@@ -40,7 +42,9 @@ class Resident:
         """How the order's owner writes."""
         assignment = order.assignment
         sessions = self.sessions.of(order.owner, assignment.endpoint)
-        return Writing(sessions, assignment.rules.policy, self.incidents)
+        # a stream of a load stops at a refused row: the rows that it keeps would be those of two streams
+        aside = NOTHING_ASIDE if is_side(order.owner.task) else assignment.rules.aside
+        return Writing(sessions, assignment.rules.policy, self.incidents, aside)
 
     def take_last(self) -> LastTurn | None:
         """The last turn, which is forgotten."""

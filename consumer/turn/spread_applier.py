@@ -34,6 +34,7 @@ from millrace.consumer.records.pieces import Taken
 from millrace.consumer.records.transaction_cut import Cutter
 from millrace.consumer.tables.plan_key import plan_key
 from millrace.consumer.tables.table_plans import TablePlans
+from millrace.consumer.target.aside import keeps_rows
 from millrace.consumer.target.claims import claim_share
 from millrace.consumer.target.progress import Mark
 from millrace.consumer.turn.applier import FLIGHTS_MAX, NO_LANES
@@ -198,6 +199,9 @@ def run_share(share: Share, tools: Tools, resident: Resident) -> ShareEnd:
     last = replace(order.owner, run=order.owner.run - 1)
     plans = known_plans(session, order, last_turn, last=last, mark=mark)
     session.commit()
+    if writing.aside.follows and keeps_rows(session, order.owner.task):
+        session.rollback()
+        return ShareEnd(stop=ShareStop.SOLO)  # a solo turn computes the keys of the kept rows again
     key = plan_key(
         plans,
         (mark.seq, mark.next_offset, offsets.begin, offsets.end),

@@ -22,6 +22,7 @@ from millrace.consumer.turn.order import Outcome, TurnOrder
 from millrace.consumer.turn.resident import LastTurn, Resident
 from millrace.consumer.window.overlap import Overlap
 from millrace.consumer.window.safe_mode import SafeMode
+from millrace.consumer.write.aside import hash_again
 from millrace.drivers.mysql.catalog import Inventory, alter_count, read_inventory
 from millrace.drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal
@@ -43,11 +44,12 @@ def run_turn(order: TurnOrder, tools: Tools, resident: Resident) -> Outcome:
     plans = known_plans(session, order, last_turn, last=last, mark=begin.mark, part=part)
     plans = without_related(session, order.owner, plans)
     session.commit()
+    writing = resident.writing(order)
+    if writing.aside.follows and (last_turn is None or plans is not last_turn.plans):
+        hash_again(session, order.owner, plans.inventory)
     safe_mode = SafeMode.of(order.assignment.rules.safe_until)
     overlap = Overlap(safe_mode, part.range)
-    applier = Applier(
-        order, tools, writing=resident.writing(order), begin=begin, plans=plans, overlap=overlap
-    )
+    applier = Applier(order, tools, writing=writing, begin=begin, plans=plans, overlap=overlap)
     outcome = applier.run()
     resident.last = LastTurn(order.owner, outcome.mark, applier.plans)
     return outcome

@@ -54,9 +54,15 @@ _Key = tuple[tuple[int, CatalogColumn], ...]
 
 
 def make_conflict(
-    connection: MySqlSession, plans: TablePlans, rows: Rows, number: int, why: str
+    connection: MySqlSession,
+    plans: TablePlans,
+    rows: Rows,
+    number: int,
+    why: str,
+    *,
+    looks: bool = True,
 ) -> Conflict:
-    """The conflict of one record, with the target's rows as they are now."""
+    """The conflict of one record, with the target's rows as they are now; without them if it does not look."""
     slot = int(rows.records[number, SLOT])
     table_plan, source = plans.table_plan(slot), plans.programs.layouts[slot].table
     record, schema_text = (
@@ -76,7 +82,7 @@ def make_conflict(
         chr(int(rows.records[number, OP])),
         why,
         record,
-        rows_in_the_way(connection, table_plan, rows, number),
+        rows_in_the_way(connection, table_plan, rows, number) if looks else "",
         schema_text,
         target_table,
     )

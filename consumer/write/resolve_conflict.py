@@ -20,32 +20,32 @@ in the same target transaction, and that run can write no more. A discard delete
 only trace of the change, which a replay needs once the task has passed it.
 
 The session is registered, so a run that starts can end it if it hangs (``consumer.target.fence``). A replay does not
-repeat later changes of the row. Not done here: deciding whether the task may be stopped.
+repeat later changes of the row.
+
+A row that is kept aside holds its keys: the task keeps all later changes of them, too, whether it has passed the row or
+not. So all changes that are connected with it are kept, and its replay applies them in order, in one target
+transaction, and frees their keys (``consumer.target.aside``). A discard leaves only this change out for ever: those
+that follow stay. Not done here: deciding whether the task may be stopped.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from uuid import uuid4
 
 import numpy as np
-import numpy.typing as npt
 
-from millrace.consumer.kernel import walk
-from millrace.consumer.records.numbers import RecordNumbers, Seqs
-from millrace.consumer.records.row_schemas import RowSchemas
-from millrace.consumer.records.rows import Rows, Values, walk_values
-from millrace.consumer.tables.table_plans import Catalogue, TablePlans
+from millrace.consumer.records.numbers import Seqs
+from millrace.consumer.target.aside import chain_of, free_rows, read_kept
 from millrace.consumer.target.bitmap import to_bitmap
 from millrace.consumer.target.conflicts import (
+    ASIDE,
     SKIP,
     STOP,
-    Conflict,
     no_conflict,
     read_conflict,
-    schema_of,
 )
 from millrace.consumer.target.progress import DATABASE, Owner
 from millrace.consumer.target.sessions import open_session
+from millrace.consumer.write.aside import StoredRecords, stored_record
 from millrace.consumer.write.row_writer import ConflictRule, RowWriter
 from millrace.drivers.mysql.catalog import read_inventory
 from millrace.drivers.mysql.connection import Endpoint, MySqlSession
@@ -56,6 +56,7 @@ from millrace.schemas.documents import ConflictPolicy
 BEFORE_COMMIT = register("conflict.before_commit")
 AFTER_COMMIT = register("conflict.after_commit")
 
+_UNRESOLVED = (STOP, ASIDE)
 DELETED_MAX = 10_000  # conflicts in one transaction of ``discard_resolved``
 _REPEAT = (
     "Correct the row that the message names and repeat the command, or run"
@@ -63,29 +64,40 @@ _REPEAT = (
 )
 
 
-def replay(endpoint: Endpoint, task: str, seq: int) -> None:
-    """Apply the change of a conflict and delete the conflict.
+def replay(endpoint: Endpoint, task: str, seq: int) -> list[int]:
+    """Apply the change of a conflict and delete the conflict. Returns the seqs: of a kept row, those of its chain.
 
     Fatal MR-5061 if it is not found, MR-5062 if the task has not passed it, MR-5010 if it still does not fit, and
     those of a row (MR-5011 to MR-5019).
     """
     with open_session(endpoint, Owner(task, 0, 0)) as session:
-        conflict = read_conflict(session, task, seq).conflict
-        plans, rows = _planned(session, task, conflict)
+        read_conflict(session, task, seq)
+        inventory = read_inventory(session)
         session.rollback()  # the fence is locked only for the writes
         lock_fence(session, task)
-        if read_conflict(session, task, seq).decision == STOP or seq > _mark_seq(session, task):
+        decision = read_conflict(session, task, seq).decision
+        if decision == STOP or (decision != ASIDE and seq > _mark_seq(session, task)):
             raise Fatal("MR-5062", f"{task} has not passed seq {seq} yet", task=task, seq=seq)
-        writer = RowWriter(session, plans, ConflictRule(task, ConflictPolicy.STOP))
-        try:
-            writer.write_carefully(rows, RecordNumbers(np.zeros(1, np.int64)))
-        except Fatal as exc:
-            if exc.code != "MR-5010":
-                raise
-            repeat = Fatal(exc.code, exc.message, fix=_REPEAT, **dict(exc.context))
-            raise repeat.name(task=task, seq=seq) from exc
-        _delete(session, task, [seq])
+        kept = read_kept(session, task) if decision == ASIDE else {}
+        seqs = chain_of(session, task, seq) if decision == ASIDE else [seq]
+        for each in seqs:
+            _write(
+                session, task, each, stored_record(session, task, each, inventory, kept.get(each))
+            )
+        free_rows(session, task, seqs if kept else [])
+        _delete(session, task, seqs)
         _commit(session)
+    return seqs
+
+
+def _write(session: MySqlSession, task: str, seq: int, record: StoredRecords) -> None:
+    writer = RowWriter(session, record.plans, ConflictRule(task, ConflictPolicy.STOP))
+    try:
+        writer.write_carefully(record.rows, record.numbers)
+    except Fatal as exc:
+        fix = _REPEAT if exc.code == "MR-5010" else exc.own_fix
+        repeat = Fatal(exc.code, exc.message, fix=fix, **dict(exc.context))
+        raise repeat.name(task=task, seq=seq) from exc
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +120,10 @@ def discard(endpoint: Endpoint, task: str, seqs: Sequence[int]) -> Discarded:
         run, mark_seq = lock_fence(session, task), _mark_seq(session, task)
         decisions = {seq: read_conflict(session, task, seq).decision for seq in sorted(set(seqs))}
         blocking = [seq for seq, decision in decisions.items() if decision == STOP]
-        kept = [seq for seq in decisions if seq > mark_seq and seq not in blocking]
+        aside = [seq for seq, decision in decisions.items() if decision == ASIDE]
+        kept = [seq for seq in decisions if seq > mark_seq and seq not in (*blocking, *aside)]
         _delete(session, task, [seq for seq in decisions if seq not in (*blocking, *kept)])
+        free_rows(session, task, aside)
         if blocking:
             _leave_out(session, task, blocking, run=run + 1)
         _commit(session)
@@ -128,8 +142,8 @@ def discard_resolved(endpoint: Endpoint, task: str) -> tuple[int, int]:
             deleted = session.run(
                 session.with_arguments(
                     f"DELETE FROM {DATABASE}.conflict"
-                    " WHERE task = %s AND seq <= %s AND decision <> %s LIMIT %s",
-                    (task, mark_seq, STOP, DELETED_MAX),
+                    " WHERE task = %s AND seq <= %s AND decision NOT IN %s LIMIT %s",
+                    (task, mark_seq, _UNRESOLVED, DELETED_MAX),
                 )
             )
             session.commit()
@@ -138,8 +152,8 @@ def discard_resolved(endpoint: Endpoint, task: str) -> tuple[int, int]:
                 break
         ((kept,),) = session.query(
             f"SELECT COUNT(*) FROM {DATABASE}.conflict"
-            " WHERE task = %s AND seq > %s AND decision <> %s",
-            (task, mark_seq, STOP),
+            " WHERE task = %s AND seq > %s AND decision NOT IN %s",
+            (task, mark_seq, _UNRESOLVED),
         )
     assert isinstance(kept, int)
     return count, kept
@@ -160,24 +174,6 @@ def _mark_seq(session: MySqlSession, task: str) -> int:
     seq = rows[0][0] if rows else -1
     assert isinstance(seq, int)
     return seq
-
-
-def _planned(session: MySqlSession, task: str, conflict: Conflict) -> tuple[TablePlans, Rows]:
-    """The plans of the record's table, and the record as one row."""
-    text = schema_of(session, task, conflict)
-    inventory = read_inventory(session)
-    schema_id = int.from_bytes(conflict.record[1:5], "big")
-    # plans are kept by version, so it must be unique
-    plans = TablePlans(Catalogue(f"replay/{uuid4().hex}", RowSchemas({schema_id: text}), inventory))
-    bounds: npt.NDArray[np.integer[npt.NBitBase]] = np.array([0, len(conflict.record)], np.int64)
-    rows = walk_values(Values(np.frombuffer(conflict.record, np.uint8), bounds), plans.programs)
-    if len(rows) != 1:
-        raise Fatal(
-            "MR-5032",
-            f"the record of seq {conflict.seq} can't be read: {walk.REASONS[rows.status]}",
-            seq=conflict.seq,
-        )
-    return plans, rows
 
 
 def _delete(session: MySqlSession, task: str, seqs: Sequence[int]) -> None:

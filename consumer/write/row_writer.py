@@ -27,6 +27,10 @@ Each decision of ``overwrite`` and ``skip`` is stored in ``millrace.conflict`` i
 (``consumer.write.conflict``). ``stop`` leaves the conflict in ``blocking`` for the caller to store after its rollback.
 A table without a key has no row to overwrite, so ``overwrite`` refuses it with MR-5010.
 
+A row with a value or size that the target refuses is Fatal (MR-5011, MR-5014), unless the task keeps it aside: then
+``write_carefully`` takes it back to its savepoint, and leaves out all later rows of its keys
+(``consumer.write.aside``).
+
 Rows in the range of safe mode (``consumer.window.safe_mode``) are written by REPLACE and DELETE. They are not counted.
 Only a foreign key can refuse one, which is Fatal MR-5025 under any policy.
 
@@ -61,6 +65,7 @@ from millrace.consumer.tables.load_data import LOAD_ROWS_MAX
 from millrace.consumer.tables.table_plan import Pieces, TablePlan, compared, make_shape
 from millrace.consumer.tables.table_plans import TablePlans, slots_of
 from millrace.consumer.target.conflicts import Conflict, store_conflict
+from millrace.consumer.write.aside import PartAside
 from millrace.consumer.write.changes import (
     OP_REPLACE,
     OP_RESTORE,
@@ -83,6 +88,7 @@ from millrace.drivers.mysql.errors import WRONG_TEXT
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.schemas.documents import ConflictPolicy
 from millrace.schemas.gtid import Flavour
+from millrace.schemas.stages import REFUSED_KIND
 from millrace.wording import counted
 
 LOAD_ROWS_MIN = 100  # LOAD DATA takes a round trip more, and saves at least 1 us a row
@@ -434,10 +440,19 @@ class RowWriter:
 
     # ---- one by one -------------------------------------------------------------------------------
 
-    def write_carefully(self, rows: Rows, numbers: RecordNumbers) -> None:
-        """Apply these records one by one in the given order. A Fatal error names the row."""
+    def write_carefully(
+        self, rows: Rows, numbers: RecordNumbers, aside: PartAside | None = None
+    ) -> None:
+        """Apply these records one by one in the given order. A Fatal error names the row.
+
+        ``aside`` keeps rows that the target refuses, and those that follow them.
+        """
         self._compared.clear()
         for number in map(int, numbers):
+            if aside is not None:
+                if aside.follows(number):
+                    continue
+                self._connection.query("SAVEPOINT millrace_row")
             self._check_foreign_keys(rows, number)
             self._check_constraints(rows, number)
             refused: Fatal | None = None
@@ -453,6 +468,13 @@ class RowWriter:
                 self._check_unchanged(rows, number, refused)
                 if rows.records[number, IS_SAFE] and refused and is_foreign_key(refused):
                     refused = Fatal("MR-5025", refused.message)  # whatever the conflict policy
+                if aside is not None and refused is not None and aside.takes(refused):
+                    # fails if the server has rolled back more than the statement
+                    self._connection.query("ROLLBACK TO SAVEPOINT millrace_row")
+                    self._versions.restore()
+                    aside.keep(number, f"{refused.code} {why}")
+                    self.conflicts.append(REFUSED_KIND)
+                    continue
                 if refused is not None and refused.code != "MR-5010":
                     fix = self._fix_of_text(rows, number, refused) or refused.own_fix
                     fix = fix or self._fix_of_refusal(rows, number, refused)

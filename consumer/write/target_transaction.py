@@ -33,6 +33,7 @@ from millrace.consumer.target.progress import (
 )
 from millrace.consumer.target.sessions import Sessions
 from millrace.consumer.window.safe_mode import check_triggers
+from millrace.consumer.write.aside import NOTHING_ASIDE, AsideRule, PartAside
 from millrace.consumer.write.conflict import store_blocking
 from millrace.consumer.write.incidents import Tally
 from millrace.consumer.write.row_writer import ConflictRule, RowWriter
@@ -57,6 +58,7 @@ class Writing:
     sessions: Sessions
     policy: ConflictPolicy
     incidents: Tally = field(default_factory=Tally)
+    aside: AsideRule = NOTHING_ASIDE
 
     @property
     def owner(self) -> Owner:
@@ -130,7 +132,7 @@ class Part:
 
 def apply_part(writing: Writing, lane: int, part: Part) -> int:
     """Run one target transaction on the lane's session. Returns the number of statements."""
-    plans, rows, numbers = part.plans, part.rows, part.numbers
+    plans, numbers = part.plans, part.numbers
     owner, incidents = writing.owner, writing.incidents
     session = writing.sessions.for_lane(lane)
     writer = RowWriter(session, plans, ConflictRule(owner.task, writing.policy))
@@ -140,8 +142,7 @@ def apply_part(writing: Writing, lane: int, part: Part) -> int:
             check_fence(session, owner)
             part.claim.make(session, owner)
             if len(numbers):
-                check_triggers(session, plans, rows, numbers)
-                (writer.write_carefully if careful else writer.write)(rows, numbers)
+                _write(writer, writing, session, part, careful=careful)
             fault_point(BEFORE_LANE_COMMIT)
             session.commit()
             fault_point(AFTER_LANE_COMMIT)
@@ -162,6 +163,23 @@ def apply_part(writing: Writing, lane: int, part: Part) -> int:
             writer.settle()
     session.close()
     raise Retryable("MR-5005", "the rows stay locked")
+
+
+def _write(
+    writer: RowWriter, writing: Writing, session: MySqlSession, part: Part, *, careful: bool
+) -> None:
+    plans, rows, numbers = part.plans, part.rows, part.numbers
+    aside: PartAside | None = None
+    if writing.aside.follows:
+        aside = PartAside(session, writing.owner.task, plans, rows, numbers, writing.aside)
+        numbers = aside.left
+        if not len(numbers):
+            return
+    check_triggers(session, plans, rows, numbers)
+    if careful:
+        writer.write_carefully(rows, numbers, aside)
+    else:
+        writer.write(rows, numbers)
 
 
 def move_over(session: MySqlSession, owner: Owner, claim: Claim, *, through: int) -> None:

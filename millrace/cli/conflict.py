@@ -108,9 +108,10 @@ def show(task: Task, seq: Seq, *, json: Json = False) -> None:
 
 @app.command()
 def replay(task: Task, seqs: Seqs) -> None:
-    """Apply resolved changes again, as they are in the topic, and delete their conflicts.
+    """Apply resolved changes again, as they are in the topic, and delete their conflicts. The task may run.
 
-    Later changes of the same rows are not repeated. The task may run.
+    Later changes of the same rows are not repeated. A row that is kept aside is applied with all changes that are kept
+    because of it, in order, all or none.
     """
     from millrace.consumer.write.resolve_conflict import replay as replay_one
 
@@ -118,9 +119,11 @@ def replay(task: Task, seqs: Seqs) -> None:
         endpoint = _endpoint(now, task)
     with _known(task):
         for stream, found in _by_stream(endpoint, task, seqs).items():
+            done = set[int]()
             for seq in found:
-                replay_one(endpoint, stream, seq)
-                print(f"{task}: seq {seq} applied")
+                for each in [] if seq in done else replay_one(endpoint, stream, seq):
+                    print(f"{task}: seq {each} applied")
+                    done.add(each)
 
 
 @app.command()
@@ -264,6 +267,8 @@ def _print_head(task: str, stored: "StoredConflict") -> None:
     meaning = {
         "stop": f"stop: the task is blocked at this change. `millrace task resume {task}` tries it again,"
         f" `millrace conflict discard {task} {conflict.seq}` leaves it out.",
+        "aside": f"aside: kept with all later changes of its keys. `millrace conflict replay {task} {conflict.seq}`"
+        " applies them in order, `discard` leaves only this change out.",
         "skip": "skip: the target's row is unchanged",
         "overwrite": "overwrite: the source's row replaced the target's",
     }

@@ -40,6 +40,7 @@ from millrace.schemas.documents.model import (
     PublishTask,
     PurgeRules,
     Reader,
+    RefusedPolicy,
     RelayMode,
     RelayRules,
     RelayTask,

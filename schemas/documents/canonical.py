@@ -16,6 +16,7 @@ from millrace.schemas.documents.model import (
     CaptureTask,
     Placement,
     PublishTask,
+    RefusedPolicy,
     SetDocument,
     Snapshot,
     TaskDocument,
@@ -113,11 +114,17 @@ def _plain_apply(task: ApplyTask) -> Plain:
         "lanes": task.rules.lanes,
         "consistency": task.rules.consistency.value,
         "conflict": task.rules.conflict.value,
+        **_refused(task.rules.refused),
         **_part("safe_mode", task.rules.safe_mode),
         **_part("load", task.rules.load),
         **_part("compare", task.rules.compare),
         **_placement(task.placement),
     }
+
+
+def _refused(policy: RefusedPolicy) -> Plain:
+    """A field of later versions: documents of earlier ones stay as they are."""
+    return {} if policy is RefusedPolicy.STOP else {"refused": policy.value}
 
 
 def _plain_publish(task: PublishTask) -> Plain:

@@ -77,6 +77,13 @@ class ConflictPolicy(StrEnum):
     SKIP = "skip"
 
 
+class RefusedPolicy(StrEnum):
+    """The reaction to a row that the target refuses, whatever rows it has."""
+
+    STOP = "stop"
+    ASIDE = "aside"  # it is kept on the target, with all later changes of its keys
+
+
 class RelayMode(StrEnum):
     """When the relay of a set receives binlog."""
 
@@ -362,6 +369,7 @@ class ApplyRules:
     lanes: Annotated[int, integer(1, LANES_MAX)] = 4
     consistency: Consistency = Consistency.CAUSAL
     conflict: ConflictPolicy = ConflictPolicy.STOP
+    refused: RefusedPolicy = RefusedPolicy.STOP
     safe_mode: SafeMode = field(default_factory=SafeMode)
     load: LoadRules = field(default_factory=LoadRules)
     compare: CompareRules = field(default_factory=CompareRules)

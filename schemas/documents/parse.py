@@ -12,6 +12,7 @@ Users write flat documents; the values in code are nested:
     upstream: {max_lag_s: 5, …}            include: ["*.*"]              lanes: 4
     heartbeat: {database: ops, …}          exclude: []                   consistency: causal
     placement: {labels: {zone: a}}         topic_settings: {…}           conflict: stop | overwrite | skip
+                                                                         refused: stop | aside
                                            compression: lz4              safe_mode: {until_gtid: GTID set}
                                            resolved_idle_s: 60           load: {parallel: 4, …}
                                                                          compare: {every_h: 24, …}
@@ -40,12 +41,14 @@ from millrace.schemas.documents.model import (
     ApplyTask,
     CaptureRules,
     CaptureTask,
+    Consistency,
     HeartbeatRules,
     Member,
     OnChange,
     OutputSettings,
     Placement,
     PublishTask,
+    RefusedPolicy,
     RelayRules,
     SetDocument,
     Snapshot,
@@ -177,6 +180,9 @@ def _apply(fields: Fields) -> ApplyTask:
         placement=_take_part(fields, "placement", Placement),
     )
     refuse_unbuilt(fields, task)
+    rules = task.rules
+    if rules.refused is RefusedPolicy.ASIDE and rules.consistency is Consistency.TRANSACTIONAL:
+        fields.refuse("refused", "aside", "stop, because consistency is transactional")
     return task
 
 

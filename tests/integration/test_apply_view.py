@@ -22,7 +22,13 @@ from millrace.consumer.write.resolve_conflict import replay
 from millrace.deploy.servers import DatabaseServer
 from millrace.drivers.mysql.connection import connect
 from millrace.errors import Fatal, MillraceError
-from millrace.schemas.documents import ApplyTask, CaptureTask, ConflictPolicy, SetDocument
+from millrace.schemas.documents import (
+    ApplyTask,
+    CaptureTask,
+    ConflictPolicy,
+    RefusedPolicy,
+    SetDocument,
+)
 from millrace.schemas.gtid import Flavour
 from millrace.schemas.record.avro_codec import decode
 from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
@@ -261,6 +267,48 @@ def test_masked_values_are_in_no_table_of_millrace(
         started(target_server, task)
 
 
+def test_refused_row_is_kept_as_the_view_has_it(
+    name: str, house: str, target_server: DatabaseServer, tmp_path: Path
+) -> None:
+    """Its keys are those of the view's row, also when they are computed from the stored record."""
+    for sql in BUYERS:
+        target_server.execute(sql.format(house))
+    target_server.execute(f"ALTER TABLE {house}.buyers ADD CONSTRAINT small CHECK (id < 2)")
+    (secret := tmp_path / "salt").write_text("pepper")
+    stream = RecordStream()
+    for number in (1, 2):
+        stream.insert(_buyers(name), {"id": number, "mail": "planted", "state": 1})
+        stream.insert(
+            table(name, "bills", integer("id"), integer("buyer")), {"id": number, "buyer": number}
+        )
+    stream.commit()
+    task = _masking(name, house, secret, refused=RefusedPolicy.ASIDE)
+    run_once(target_server, task, stream)
+    keys = "SELECT * FROM millrace.aside_key WHERE task = %s ORDER BY hash, seq"
+    before = target_server.execute(keys, (name,))
+    assert {row[2] for row in before} == {3, 4}
+    for (made,) in target_server.execute("SHOW TABLES IN millrace"):
+        rows = target_server.execute(f"SELECT * FROM millrace.{made}")
+        assert not any("planted" in str(row) and str(row[0]) == name for row in rows), made
+    # the row leaves the view, which is a delete of it
+    first = len(stream.values)
+    stream.update(
+        _buyers(name),
+        {"id": 2, "mail": "planted", "state": 1},
+        {"id": 2, "mail": "planted", "state": 7},
+    )
+    stream.commit()
+    with closing(started(target_server, task)) as applier:
+        applier.process(LocalRecords(stream.values[first:], first=first), ignore)
+    found = target_server.execute(keys, (name,))
+    assert [row for row in found if row[2] != 5] == list(before)
+    assert {row[2] for row in found} == {3, 4, 5}
+    target_server.execute(f"ALTER TABLE {house}.buyers DROP CONSTRAINT small")
+    assert replay(endpoint_of(target_server), name, 4) == [3, 4, 5]
+    assert target_server.execute(f"SELECT id FROM {house}.buyers") == [(1,)]
+    assert target_server.execute(f"SELECT id, buyer FROM {house}.bills") == [(1, 1), (2, 2)]
+
+
 def test_edited_view_is_refused(name: str, house: str, target_server: DatabaseServer) -> None:
     """Rows above the mark may have been applied under the other one. The task's own view is accepted."""
     target_server.execute(SALES.format(house))
@@ -281,6 +329,7 @@ def test_edited_view_is_refused(name: str, house: str, target_server: DatabaseSe
 @pytest.mark.parametrize(
     "sql",
     [
+        "DROP TABLE {name}.orders_1",
         "ALTER TABLE {name}.plain RENAME TO {name}.orders_7",
         "CREATE TABLE {name}.copy LIKE {name}.orders_1",
         "CREATE TABLE {house}.sales_9 (id INT)",

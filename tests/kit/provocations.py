@@ -234,6 +234,8 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-5041": "test_unexecutable_ddl_waits_for_an_operator",
     "MR-5042": "test_unexecutable_ddl_waits_for_an_operator",
     "MR-5043": "test_commands_for_apply_tasks_refuse_a_capture_task",
+    "MR-5045": "test_too_many_kept_rows_stop_the_task",
+    "MR-5046": "test_statement_waits_for_kept_rows_of_its_table",
     "MR-5050": "test_lane_without_a_thread_is_retried",
     "MR-5051": "test_spark_without_its_connector_names_the_missing_jar",
     "MR-5052": "test_error_of_the_broker_is_retried_from_the_offset",

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from tests.mutants import (
+    aside,
     decisions,
     documents,
     loads,
@@ -26,6 +27,7 @@ LEVELS: Mapping[str, Sequence[Mutant]] = {
         *loads.MUTANTS,
         *statements.MUTANTS,
         *views.MUTANTS,
+        *aside.MUTANTS,
         *slots.MUTANTS,
     ),
     "relay": relay.MUTANTS,

@@ -291,6 +291,11 @@ def _delete_passed(session: ModelSession, _: Found, arguments: Values) -> tuple[
     return [], len(gone)
 
 
+@statement(r"SELECT .* FROM millrace\.aside WHERE task = %s")
+def _kept_rows(_: ModelSession, __: Found, ___: Values) -> tuple[list[Values], int]:
+    return [], 0  # the tasks here keep none
+
+
 @statement(r"SELECT [\w, ']+ FROM millrace\.load_table WHERE task = %s ORDER BY ")
 def _loaded_tables(_: ModelSession, __: Found, ___: Values) -> tuple[list[Values], int]:
     return [], 0  # the tasks here load nothing

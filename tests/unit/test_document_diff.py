@@ -74,6 +74,7 @@ def _plain(text: str) -> dict[str, object]:
                 ("lanes", None, 4),
                 ("consistency", None, "causal"),
                 ("conflict", None, "stop"),
+                ("refused", None, "stop"),
                 ("load.parallel", None, 4),
                 ("load.chunk_rows", None, 100_000),
                 ("load.max_lag_s", None, 30.0),

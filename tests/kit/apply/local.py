@@ -46,6 +46,7 @@ from millrace.schemas.documents import (
     Brokers,
     ConflictPolicy,
     Consistency,
+    RefusedPolicy,
     SafeMode,
     Start,
     TableFilter,
@@ -295,6 +296,7 @@ def apply_task(
     *,
     lanes: int = 4,
     conflict: ConflictPolicy = ConflictPolicy.STOP,
+    refused: RefusedPolicy = RefusedPolicy.STOP,
     consistency: Consistency = Consistency.CAUSAL,
     start: str = "",
     exclude: tuple[str, ...] = (),
@@ -310,6 +312,7 @@ def apply_task(
         rules=ApplyRules(
             lanes=lanes,
             conflict=conflict,
+            refused=refused,
             consistency=consistency,
             safe_mode=SafeMode(safe_until),
         ),

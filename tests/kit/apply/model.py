@@ -29,6 +29,7 @@ from millrace.consumer.turn.applier import Applier
 from millrace.consumer.turn.context import Limits, Position, Tools
 from millrace.consumer.turn.order import Assignment, Offsets, Outcome, Rules, TurnOrder
 from millrace.consumer.write import large_transaction, target_transaction
+from millrace.consumer.write.aside import NOTHING_ASIDE, AsideRule
 from millrace.consumer.write.lanes import Done, Work
 from millrace.consumer.write.target_transaction import Writing
 from millrace.drivers.mysql.catalog import Inventory
@@ -90,6 +91,8 @@ class ModelTarget:
     switch: Callable[[], object] = list  # between two target transactions: others run
     observe: Callable[[State], object] = id  # after each commit
     view: View = ALL_TABLES
+    aside: AsideRule = NOTHING_ASIDE
+    session: "Callable[[ModelTarget], ModelSession]" = field(default_factory=lambda: ModelSession)
     inventory: Inventory = field(default_factory=partial(inventory, "bank"))
 
     @property
@@ -212,7 +215,7 @@ class ModelSessions:
 
     def for_lane(self, _: int = COORDINATOR, *, is_checked: bool = False) -> ModelSession:
         """A new session in any case."""
-        return ModelSession(self.target)
+        return self.target.session(self.target)
 
 
 def sessions_on(target: ModelTarget, owner: Owner) -> Sessions:
@@ -339,7 +342,12 @@ def order_for(
     consistency: Consistency = Consistency.CAUSAL,
 ) -> TurnOrder:
     """An order after the current owner, up to the end of the history."""
-    rules = Rules(policy=ConflictPolicy.STOP, lane_count=lane_count, consistency=consistency)
+    rules = Rules(
+        policy=ConflictPolicy.STOP,
+        lane_count=lane_count,
+        consistency=consistency,
+        aside=target.aside,
+    )
     return TurnOrder(
         owner=Owner(task, 1, target.state.run),
         assignment=Assignment(endpoint=ENDPOINT, source=LOCAL, rules=rules, view=target.view),
@@ -388,7 +396,8 @@ def one_turn(
         ),
     )
     begin = Position(state.mark, from_bitmaps(state.applied.values()))
-    writing = Writing(sessions_on(target, order.owner), ConflictPolicy.STOP)
+    sessions = sessions_on(target, order.owner)
+    writing = Writing(sessions, ConflictPolicy.STOP, aside=target.aside)
     turn = Applier(order, tools, writing=writing, begin=begin, plans=plans_of(target))
     return turn.run()
 
