@@ -3,8 +3,9 @@
     rows of a table that is left out      skipped; the mark moves over them
     a statement about such tables only    recorded in ``left_out``, not executed
     a statement about both kinds          blocks the task (MR-5042), because its effect on the target is not known
-    a statement about a changed name      blocks the task (MR-5042): the view names the table otherwise, or another
-                                          table so, or changes its rows or columns
+    a statement about a changed name      executed as the view has it (``schemas.view.target_statement``), or blocks
+                                          the task: the view names the table otherwise, or another table so, or
+                                          changes its rows or columns
     a statement about a database          executed if the view can have a table of it
 
 Names are compared as the topic has them, and in lower case if the target stores them so. Skipped rows stay skipped

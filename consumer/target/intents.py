@@ -20,7 +20,8 @@ from millrace.consumer.target.progress import DATABASE
 from millrace.drivers.mysql.connection import MySqlSession, Row
 from millrace.errors import Fatal
 
-REFUSED, UNEXPECTED, UNEXECUTABLE, ENDED = "refused", "unexpected", "unexecutable", "ended"
+REFUSED, UNEXPECTED, ENDED = "refused", "unexpected", "ended"
+ASKED, UNEXECUTABLE = "asked", "unexecutable"
 DONE, EXECUTE = "done", "execute"
 
 _COLUMNS = "task, seq, sql_text, state_text, server, decision, own_sql, reason"

@@ -7,15 +7,21 @@ A task that only chooses tables has none. Nothing here commits.
 """
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from millrace.consumer.records.row_schemas import layout_of
+from millrace.consumer.target.load_range import streams_of
+from millrace.consumer.target.loads import task_of
 from millrace.consumer.target.progress import DATABASE
+from millrace.drivers.mysql.catalog import TableKey
 from millrace.drivers.mysql.connection import MySqlSession
 from millrace.schemas.json_input import load_json
 from millrace.schemas.plain import from_plain, to_plain
+from millrace.schemas.table.table_filter import stars
 from millrace.schemas.view.collation import CollationWeights
-from millrace.schemas.view.view import View, plain_view
+from millrace.schemas.view.view import SAME_NAME, TableRule, View, plain_view
 
 FORMAT = 1
 
@@ -75,3 +81,34 @@ def update_view(session: MySqlSession, task: str, view: View) -> None:
         session.query(
             f"UPDATE {DATABASE}.view SET content = %s WHERE task = %s", (stored.content, task)
         )
+
+
+def tasks_that_write(session: MySqlSession, stream: str, tables: Collection[TableKey]) -> list[str]:
+    """Other tasks on this target that may write one of these tables, in any case of its name.
+
+    Of a task whose view changes names or rows, its rules decide; of another one, the rows that it has had.
+    """
+    own = task_of(stream)
+    rows = session.query(f"SELECT task FROM {DATABASE}.progress")
+    others = sorted({task_of(str(task)) for (task,) in rows} - {own})
+    return [task for task in others if any(_may_write(session, task, table) for table in tables)]
+
+
+def _may_write(session: MySqlSession, task: str, table: TableKey) -> bool:
+    views = session.query(f"SELECT content FROM {DATABASE}.view WHERE task = %s", (task,))
+    for (content,) in views:
+        plain: Any = load_json(str(content))
+        rules = (TableRule(rule["from"], rule.get("to", SAME_NAME)) for rule in plain["tables"])
+        patterns = View(tuple(rules)).target_patterns
+        if any(stars(pattern, *table, folds=True) is not None for pattern in patterns):
+            return True
+    return not views and _has_rows_of(session, task, table)
+
+
+def _has_rows_of(session: MySqlSession, task: str, table: TableKey) -> bool:
+    rows = session.query(
+        f"SELECT schema_text FROM {DATABASE}.record_schema WHERE task IN %s", (streams_of(task),)
+    )
+    seen = (layout_of(str(text)).table for (text,) in rows)
+    wanted = (table[0].lower(), table[1].lower())
+    return any((one.database.lower(), one.table.lower()) == wanted for one in seen)

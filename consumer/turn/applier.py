@@ -375,6 +375,7 @@ class Applier:
             known.tables,
             known.foreign_keys,
             self.tools.is_over,
+            self.plans.schemas,
         )
         place = DdlPlace(self.mark, after)
         passed = apply_ddl(self.writing.sessions, record, place=place, scope=scope)

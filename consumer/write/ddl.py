@@ -35,6 +35,10 @@ and the next run begins when it has ended. Only an operator ends it, and then de
 that an operator decided on the capture task (``schemas.record.gap``) is no statement: it blocks like one that is not
 understood, until an operator has repaired the target.
 
+Under a view, ``schemas.view.target_statement`` writes the statement with the names of the target. Its text is stored,
+executed and decided about. With a doubt it blocks: an operator agrees (``decision`` execute), or its effect is not
+known, and it is not executed.
+
 While tables are loaded, a statement may be passed or set aside instead (``consumer.write.ddl_scope``): the mark
 moves and its tables wait for a load, in one target transaction. If the process is killed before its commit, the next
 run meets the statement again; after it, the statement is passed.
@@ -45,17 +49,19 @@ Not done here: views, routines, triggers, events, accounts. They are recorded in
 import json
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from millrace.consumer.records.row_schemas import RowSchemas, layout_of
 from millrace.consumer.tables.filter import Route
 from millrace.consumer.tables.related import related
 from millrace.consumer.target.aside import void_rows
-from millrace.consumer.target.intents import ENDED, REFUSED, UNEXECUTABLE, UNEXPECTED
+from millrace.consumer.target.intents import ASKED, ENDED, REFUSED, UNEXECUTABLE, UNEXPECTED
 from millrace.consumer.target.load_range import LoadRange
 from millrace.consumer.target.loads import set_waiting, task_of
 from millrace.consumer.target.progress import DATABASE, Mark, Owner, check_fence, move_mark
 from millrace.consumer.target.running_statement import lock, watched
 from millrace.consumer.target.sessions import STATEMENTS, Sessions
+from millrace.consumer.target.stored_view import tasks_that_write
 from millrace.consumer.target.table_state import check_server, is_empty, read_state, server_of
 from millrace.consumer.window.window import is_covered
 from millrace.consumer.write.aside import check_statement
@@ -85,6 +91,8 @@ from millrace.schemas.record.gap import gap_of
 from millrace.schemas.server_version import NO_NUMBERS, ServerVersion
 from millrace.schemas.sql.statement import RECORDED_KINDS, Kind, Statement, classify
 from millrace.schemas.sql.tokens import plain_text
+from millrace.schemas.table.structure import TableSchema
+from millrace.schemas.view.target_statement import target_statement
 
 BEFORE_INTENT = register("apply.ddl_before_intent")
 AFTER_INTENT = register("apply.ddl_after_intent")
@@ -95,6 +103,11 @@ AFTER_ASIDE = register("streams.after_aside")
 IDLE_S = 30.0
 
 _VIEWED = "the view of the task changes "
+_ASKED_FIX = (
+    "`millrace ddl show TASK N` shows the statement as the target gets it. `millrace ddl apply TASK N` executes it, and"
+    " the rows that the target has stay as they are: correct them yourself where the view would have others now. After"
+    " that, `millrace task resume TASK`."
+)
 _VIEWED_FIX = (
     "Make the statement's effect on the target, under the names and columns that the view gives it: `millrace ddl apply"
     " TASK N --sql STATEMENT` lets the task execute yours. Or make it yourself, then `millrace ddl skip TASK N`. After"
@@ -116,7 +129,7 @@ class DdlPlace:
 class Scope:
     """The tables that a stream applies, the range of its load, and the tables that the target has.
 
-    ``is_over``: no process waits for the outcome.
+    ``is_over``: no process waits for the outcome. ``schemas``: of all rows that the stream has read.
     """
 
     route: Route
@@ -124,6 +137,17 @@ class Scope:
     on_target: Collection[TableKey] = ()
     foreign_keys: Collection[ForeignKey] = ()
     is_over: Callable[[], bool] = lambda: False
+    schemas: RowSchemas = field(default_factory=RowSchemas)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The statement for the target. ``doubt``: why an operator must decide; ``is_known``: it can be executed."""
+
+    record: DdlRecord
+    statement: Statement
+    doubt: str = ""
+    is_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +165,8 @@ class Passed:
 def apply_ddl(sessions: Sessions, record: DdlRecord, *, place: DdlPlace, scope: Scope) -> Passed:
     """Apply, record or skip a statement, or set its tables aside, and move the mark over it.
 
-    A statement about tables that the route leaves out is recorded. One that names other tables, too, blocks, and so
-    does one with a name that the view of the task changes.
+    A statement about tables that the route leaves out is recorded. One that names other tables, too, blocks. One with
+    a name that the view of the task changes is executed as ``target_statement`` makes it, or blocks.
     """
     session, owner, route = sessions.for_lane(), sessions.owner, scope.route
     record = _plain(record)
@@ -156,17 +180,23 @@ def apply_ddl(sessions: Sessions, record: DdlRecord, *, place: DdlPlace, scope: 
         found = _verdict(session, record, statement, scope)
         if found.way is not Way.AS_ALWAYS:
             waiting = related(found.tables, scope.foreign_keys, route)
-            _pass(session, owner, record, waiting, place)
+            text = _recorded_text(record, statement, route)
+            detail = f"seq {record.source.seq}: {text}"
+            _pass(session, owner, record, waiting, place, detail=detail)
             return Passed(waiting=waiting)
-        if _is_recorded(statement, route):
-            _leave_out(session, owner, record, statement, place)
+        wanted = None
+        if not _is_recorded(statement, route):
+            wanted = _wanted(session, owner, record, statement, scope)
+        if wanted is None:
+            text = _recorded_text(record, statement, route)
+            _leave_out(session, owner, record, statement, place=place, text=text)
             return Passed(is_recorded=True)
-        record, statement = _in_doubt(record, statement, route)
+        record, statement = wanted.record, wanted.statement
         if statement.kind is Kind.SEQUENCE and session.flavour is Flavour.MYSQL:
             names = ", ".join(f"{name.database}.{name.table}" for name in statement.tables)
             what = f"{statement.verb} {names}, and the target is MySQL"
             raise Fatal("MR-5028", what, seq=record.source.seq, table=names)
-        changed = _apply_once(sessions, record, statement, place=place, scope=scope)
+        changed = _apply_once(sessions, wanted, place=place, scope=scope)
         return Passed(changed)
     except BaseException as exc:
         if isinstance(exc, Retryable) and exc.code == "MR-5001":
@@ -175,48 +205,77 @@ def apply_ddl(sessions: Sessions, record: DdlRecord, *, place: DdlPlace, scope: 
         raise
 
 
-def _in_doubt(record: DdlRecord, statement: Statement, route: Route) -> tuple[DdlRecord, Statement]:
-    """The record and the statement, unknown if an operator must decide because of what the task leaves out or changes.
-
-    Under a view, the text of a statement may show what the view hides: then it is neither stored nor shown.
-    """
-    is_unknown = not is_understood(statement)
-    if is_unknown and (route.only_chooses or gap_of(record) is not None):
-        return record, statement
-    changed = ("names that it may have",) if is_unknown else route.changed(statement)
-    left_out = () if is_unknown else route.left_out(statement)
-    sql = record.statement.sql
-    if changed:
-        doubt = f"{_VIEWED}{', '.join(changed)}"
-        if route.hides_some if is_unknown else route.hides(statement):
-            sql = f"a statement whose text is not shown ({', '.join(changed)})"
-    elif left_out:
+def _wanted(
+    session: MySqlSession, owner: Owner, record: DdlRecord, statement: Statement, scope: Scope
+) -> _Wanted | None:
+    """The statement for the target; None if nothing of it is for the target."""
+    route = scope.route
+    doubt = record.statement.session.get("in_doubt", "")
+    if not is_understood(statement):
+        if gap_of(record) is not None:
+            return _Wanted(record, statement, doubt, is_known=False)
+        if route.only_chooses:
+            return _Wanted(record, statement, doubt)
+        doubt = f"{_VIEWED}names that it may have"
+        return _not_known(record, statement, doubt, is_shown=not route.hides_some)
+    changed, left_out = route.changed(statement), route.left_out(statement)
+    if changed or (left_out and not route.only_chooses):
+        return _under_view(session, owner, record, statement, scope)
+    if left_out:
         doubt = f"names {', '.join(left_out)}, which the apply task leaves out"
-    else:
-        return record, statement
-    settings = {**record.statement.session, "in_doubt": doubt}
-    changed_record = replace(record.statement, sql=sql, session=settings)
-    return replace(record, statement=changed_record), replace(statement, kind=Kind.UNKNOWN)
+        return _Wanted(record, replace(statement, kind=Kind.UNKNOWN), doubt)
+    return _Wanted(record, statement)
 
 
-def _is_viewed(record: DdlRecord) -> bool:
-    """Whether the record is one of a name that the view changes: its text is not for the target."""
-    return record.statement.session.get("in_doubt", "").startswith(_VIEWED)
+def _under_view(
+    session: MySqlSession, owner: Owner, record: DdlRecord, statement: Statement, scope: Scope
+) -> _Wanted | None:
+    """The statement with the names and columns of the view."""
+    route = scope.route
+    structures: dict[TableKey, list[TableSchema]] = {}
+    for text in scope.schemas.texts.values():
+        table = layout_of(text).table
+        structures.setdefault((table.database, table.table), []).append(table)
+    found = target_statement(record, route.view, structures, folds=route.folds_names)
+    doubt = found.doubt
+    if found.statement is None:
+        if not doubt:
+            return None
+        concerned = ", ".join(route.changed(statement) or route.left_out(statement))
+        doubt = f"{_VIEWED}{concerned}: {doubt}"
+        unknown = replace(statement, kind=Kind.UNKNOWN)
+        return _not_known(record, unknown, doubt, is_shown=not route.hides(statement))
+    made = found.statement.in_lower_case() if route.folds_names else found.statement
+    names = tuple((name.database, name.table) for name in made.tables)
+    if found.removes_rows and (others := tasks_that_write(session, owner.task, names)):
+        doubt = "; ".join(filter(None, (doubt, f"{', '.join(others)} may write the same table")))
+    variables = {**record.statement.session, "default_database": names[0][0]}
+    logged = DdlStatement(found.sql, record.statement.kind, names, variables)
+    return _Wanted(replace(record, statement=logged), made, doubt)
 
 
-def _is_unexecutable(record: DdlRecord) -> bool:
-    """Whether no decision of an operator executes its text."""
-    return _is_viewed(record) or gap_of(record) is not None
+def _not_known(record: DdlRecord, statement: Statement, doubt: str, *, is_shown: bool) -> _Wanted:
+    """A statement that is not executed. A text that may show what the view hides is neither stored nor shown."""
+    if not is_shown:
+        record = replace(record, statement=replace(record.statement, sql=f"{statement.verb} …"))
+    return _Wanted(record, statement, doubt, is_known=False)
 
 
-def _own(record: DdlRecord, sql: str, route: Route) -> tuple[DdlRecord, Statement]:
+def _recorded_text(record: DdlRecord, statement: Statement, route: Route) -> str:
+    """The text of a statement that is not executed, without what the view hides or may hide."""
+    names = (*statement.tables, *statement.references)
+    hides = route.hides(statement) if names else route.hides_some
+    return f"{statement.verb} …" if hides else statement.recorded_text(record.statement.sql)
+
+
+def _own(record: DdlRecord, sql: str, route: Route) -> _Wanted:
     """The operator's text in place of the record's, without its session and database."""
     statement = classify(sql, "")
     if route.folds_names:
         statement = statement.in_lower_case()
     names = tuple((name.database, name.table) for name in statement.tables)
     own = DdlStatement(sql, str(statement.kind), names, {})
-    return replace(record, statement=own), statement
+    return _Wanted(replace(record, statement=own), statement)
 
 
 def _plain(record: DdlRecord) -> DdlRecord:
@@ -269,11 +328,12 @@ def _pass(
     record: DdlRecord,
     waiting: frozenset[TableKey],
     place: DdlPlace,
+    *,
+    detail: str,
 ) -> None:
     """Move the mark over a statement that is not executed; the tables wait for a load."""
     fault_point(BEFORE_ASIDE)
     check_fence(session, owner)
-    detail = f"seq {record.source.seq}: {record.statement.sql}"
     set_waiting(session, task_of(owner.task), waiting, detail=detail)
     _forget_intent(session, owner, record)
     move_mark(session, owner.task, before=place.before, after=place.after)
@@ -289,17 +349,18 @@ def _forget_intent(session: MySqlSession, owner: Owner, record: DdlRecord) -> No
 
 
 def _leave_out(
-    session: MySqlSession, owner: Owner, record: DdlRecord, statement: Statement, place: DdlPlace
+    session: MySqlSession,
+    owner: Owner,
+    record: DdlRecord,
+    statement: Statement,
+    *,
+    place: DdlPlace,
+    text: str,
 ) -> None:
     check_fence(session, owner)
     session.query(
         f"REPLACE INTO {DATABASE}.left_out VALUES (%s, %s, %s, %s)",
-        (
-            owner.task,
-            record.source.seq,
-            str(statement.kind),
-            statement.recorded_text(record.statement.sql),
-        ),
+        (owner.task, record.source.seq, str(statement.kind), text),
     )
     # an intent remains if the statement blocked the task before its tables were left out
     _forget_intent(session, owner, record)
@@ -307,15 +368,8 @@ def _leave_out(
     session.commit()
 
 
-def _apply_once(
-    sessions: Sessions,
-    record: DdlRecord,
-    statement: Statement,
-    *,
-    place: DdlPlace,
-    scope: Scope,
-) -> Changed:
-    session, owner, seq = sessions.for_lane(), sessions.owner, record.source.seq
+def _apply_once(sessions: Sessions, wanted: _Wanted, *, place: DdlPlace, scope: Scope) -> Changed:
+    session, owner, seq = sessions.for_lane(), sessions.owner, wanted.record.source.seq
     executing = sessions.for_lane(STATEMENTS)
     lock(executing, owner.task)
     check_fence(session, owner)
@@ -323,27 +377,27 @@ def _apply_once(
         f"SELECT state_text, server, decision, own_sql FROM {DATABASE}.ddl_intent WHERE task = %s AND seq = %s",
         (owner.task, seq),
     )
-    source_sql = record.statement.sql
+    shown = wanted.record.statement.sql
     own_sql = str(found[0][3] or "") if found else ""
     if own_sql:
-        record, statement = _own(record, own_sql, scope.route)
+        wanted = _own(wanted.record, own_sql, scope.route)
+    record, statement = wanted.record, wanted.statement
     decided = str(found[0][2]) if found else ""
-    is_plain = (
-        not own_sql and decided in ("", REFUSED) and "error_code" not in record.statement.session
-    )
-    emptied = _emptied(statement, scope) if is_plain else frozenset()
+    is_asked = bool(own_sql) or decided not in ("", REFUSED)
+    emptied = frozenset[TableKey]() if is_asked else _emptied(wanted, scope)
     check_statement(session, owner.task, statement, seq, emptied=emptied)
     before = now = _state(session, record, statement)
     check_server(executing, now.server)
-    if not found or decided in (REFUSED, EXECUTE, UNEXECUTABLE):
+    is_first = not found or decided in (REFUSED, EXECUTE, UNEXECUTABLE, ASKED)
+    if is_first:
         fault_point(BEFORE_INTENT)
-        _store_intent(session, owner, seq, source_sql, now)  # an operator's decision counts once
+        _store_intent(session, owner, seq, shown, now)  # an operator's decision counts once
         if own_sql:
             _set_in_intent(session, owner, seq, own_sql=own_sql)
-        if _is_unexecutable(record):
-            _set_in_intent(session, owner, seq, decision=UNEXECUTABLE)
-        is_wanted = decided == EXECUTE and not _is_unexecutable(record)
-        decision = EXECUTE if is_wanted or is_understood(statement) else UNDECIDED
+        decision = _first_decision(wanted, decided)
+        if decision == UNDECIDED and (not wanted.is_known or is_understood(statement)):
+            kept = ASKED if wanted.is_known else UNEXECUTABLE
+            _set_in_intent(session, owner, seq, decision=kept)
     else:
         before = State(str(found[0][1]), json.loads(str(found[0][0])))
         again = EXECUTE if "error_code" in record.statement.session else ""
@@ -354,7 +408,11 @@ def _apply_once(
         else:
             decision = decided or judged
     if decision in (UNDECIDED, UNEXPECTED):
-        reason = _undecided(record, statement, before, now, is_ended=decided == ENDED)
+        reason = (
+            _blocked(wanted)
+            if is_first or not is_understood(statement)
+            else _undecided(wanted, before, now, is_ended=decided == ENDED)
+        )
         _set_in_intent(session, owner, seq, reason=f"{reason.code} {reason.message}")
         session.commit()
         raise reason
@@ -392,12 +450,27 @@ def _apply_once(
     )
 
 
-def _emptied(statement: Statement, scope: Scope) -> frozenset[TableKey]:
+def _emptied(wanted: _Wanted, scope: Scope) -> frozenset[TableKey]:
     """The tables whose kept rows are void after the statement. Without foreign keys, it has no effect elsewhere."""
+    statement = wanted.statement
     if statement.kind not in (Kind.TRUNCATE_TABLE, Kind.DROP_TABLE):
+        return frozenset()
+    # under a view, the table may have rows of others; MariaDB logs a DROP that failed for some of its tables
+    if not scope.route.only_chooses or "error_code" in wanted.record.statement.session:
         return frozenset()
     related_tables = {table for key in scope.foreign_keys for table in (key.child, key.parent)}
     return frozenset((name.database, name.table) for name in statement.tables) - related_tables
+
+
+def _first_decision(wanted: _Wanted, decided: str) -> str:
+    """EXECUTE or UNDECIDED, for a statement that was not executed.
+
+    The target has refused it only after an operator had agreed, if there is a doubt.
+    """
+    if decided == EXECUTE and wanted.is_known:
+        return EXECUTE
+    is_agreed = not wanted.doubt or decided == REFUSED
+    return EXECUTE if is_understood(wanted.statement) and is_agreed else UNDECIDED
 
 
 def _alterations(statement: Statement, decision: str) -> int:
@@ -448,23 +521,30 @@ _GAP_FIX = (
 )
 
 
-def _undecided(
-    record: DdlRecord, statement: Statement, before: State, now: State, *, is_ended: bool
-) -> Fatal:
+def _blocked(wanted: _Wanted) -> Fatal:
+    """It is not executed before an operator has decided."""
+    record, seq = wanted.record, wanted.record.source.seq
     if (gap := gap_of(record)) is not None:
         missing = shortened(gap.missing) or "nothing that the task has not applied"
         what = f"a gap in the topic ({gap.kind}, {gap.reason}): it misses {missing}"
-        return Fatal("MR-5042", what, fix=_GAP_FIX, seq=record.source.seq)
-    doubt = record.statement.session.get("in_doubt", "")
-    what = f"{statement.verb} ({doubt})" if doubt else statement.verb
-    what = f"{what}: {record.statement.sql[:200]}"
-    if not is_understood(statement):
-        fix = _VIEWED_FIX if _is_viewed(record) else ""
-        return Fatal("MR-5042", what, fix=fix, seq=record.source.seq)
+        return Fatal("MR-5042", what, fix=_GAP_FIX, seq=seq)
+    fix = _ASKED_FIX if is_understood(wanted.statement) else "" if wanted.is_known else _VIEWED_FIX
+    return Fatal("MR-5042", _described(wanted), fix=fix, seq=seq)
+
+
+def _undecided(wanted: _Wanted, before: State, now: State, *, is_ended: bool) -> Fatal:
+    """It may have been executed."""
+    what = _described(wanted)
     if is_ended:
         what = f"an operator has ended {what}"
     states = f"Before, {before.shown()}\nNow, {now.shown()}"
-    return Fatal("MR-5040", f"{what}\n{states}", seq=record.source.seq)
+    return Fatal("MR-5040", f"{what}\n{states}", seq=wanted.record.source.seq)
+
+
+def _described(wanted: _Wanted) -> str:
+    verb, sql = wanted.statement.verb, wanted.record.statement.sql
+    what = f"{verb} ({wanted.doubt})" if wanted.doubt else verb
+    return f"{what}: {sql[:200]}"
 
 
 def _store_intent(session: MySqlSession, owner: Owner, seq: int, sql: str, state: State) -> None:

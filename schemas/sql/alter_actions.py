@@ -84,15 +84,35 @@ def actions_of(statement: Statement, sql: str, mode: SqlMode) -> tuple[Action, .
     begin = statement.tables[0].start
     if any(token.word == "IGNORE" for token in tokenize(sql, mode) if token.start < begin):
         actions.append(Action(Verb.IGNORE_ROWS))
-    for part in parts(alter_body(statement, sql, mode)):
+    for clause in clauses_with_actions(statement, sql, mode):
+        actions += clause.actions
+    return tuple(actions)
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveClause:
+    """One clause of an ALTER TABLE. A clause about partitions, or an order of rows, has all tokens that follow."""
+
+    tokens: tuple[Token, ...]
+    actions: tuple[Action, ...]
+    takes_rest: bool = False
+
+
+def clauses_with_actions(statement: Statement, sql: str, mode: SqlMode) -> Iterator[ActiveClause]:
+    """The clauses of an ALTER TABLE, between its top-level commas."""
+    body = alter_body(statement, sql, mode)
+    for part in parts(body):
         reader = Words(part)
         first, second = reader.next_word(), reader.next_word(1)
+        actions: list[Action] = []
         if ("WITH", "SYSTEM") in pairwise(reader.words()):  # an option, anywhere among others
             actions.append(Action(Verb.CHANGE_KEY))
         actions += _of_clause(reader, first, second)
         if is_about_partitions(first, second) or first in ("ORDER", "PARTITION"):
-            break  # commas follow that separate no clauses
-    return tuple(actions)
+            rest = (token for token in body if token.start >= part[0].start)
+            yield ActiveClause(tuple(rest), tuple(actions), takes_rest=True)
+            return  # commas follow that separate no clauses
+        yield ActiveClause(tuple(part), tuple(actions))
 
 
 def _of_index(tokens: tuple[Token, ...], kind: Kind) -> Iterator[Action]:

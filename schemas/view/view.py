@@ -182,12 +182,38 @@ class View:
             stars(pattern, database, table) is not None for pattern in self.target_patterns
         )
 
-    def may_name(self, database: str, table: str = "", *, folds: bool = False) -> bool:
-        """Whether another table may have this name in the view. Without ``table``: one of this database."""
-        targets = (_PLACE.sub("*", rule.target) for rule in self.rules if rule.target != SAME_NAME)
+    def may_name(
+        self,
+        database: str,
+        table: str = "",
+        *,
+        folds: bool = False,
+        but: TableRule | None = None,
+    ) -> bool:
+        """Whether another table may have this name in the view, by a rule other than ``but``.
+
+        Without ``table``: one of this database.
+        """
+        targets = (
+            _PLACE.sub("*", rule.target)
+            for rule in self.rules
+            if rule.target != SAME_NAME and rule is not but
+        )
         if not table:
             return any(database_matches(target, database, folds=folds) for target in targets)
         return any(stars(target, database, table, folds=folds) is not None for target in targets)
+
+    def moves_all_of(self, database: str, *, folds: bool = False) -> bool:
+        """Whether no table is in the database of this name in the view, though it may have tables of this database."""
+        rules = (rule for rule in self.rules if not rule.is_left_out)
+        return not any(
+            database_matches(
+                rule.source if rule.target == SAME_NAME else _PLACE.sub("*", rule.target),
+                database,
+                folds=folds,
+            )
+            for rule in rules
+        )
 
     @property
     def patterns(self) -> tuple[str, ...]:

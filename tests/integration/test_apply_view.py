@@ -329,7 +329,6 @@ def test_edited_view_is_refused(name: str, house: str, target_server: DatabaseSe
 @pytest.mark.parametrize(
     "sql",
     [
-        "DROP TABLE {name}.orders_1",
         "ALTER TABLE {name}.plain RENAME TO {name}.orders_7",
         "CREATE TABLE {name}.copy LIKE {name}.orders_1",
         "CREATE TABLE {house}.sales_9 (id INT)",

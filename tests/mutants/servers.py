@@ -206,13 +206,13 @@ def views_and_triggers_executed(patch: Patch) -> None:
     leave_out = ddl._leave_out
 
     def executed(
-        session: MySqlSession, owner: Any, record: DdlRecord, statement: Statement, place: Any
+        session: MySqlSession, owner: Any, record: DdlRecord, statement: Statement, **named: Any
     ) -> None:
         if str(statement.kind) in ("view", "trigger"):
             ddl._execute(
                 session, Sessions(session.endpoint, owner), record, statement, is_over=bool
             )
-        leave_out(session, owner, record, statement, place)
+        leave_out(session, owner, record, statement, **named)
 
     patch.setattr(ddl, "_leave_out", executed)
 
