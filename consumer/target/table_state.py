@@ -101,6 +101,17 @@ def is_empty(connection: MySqlSession, table: TableName, partitions: Sequence[st
     return bool(partitions) or _AUTO_INCREMENT.search(str(text)) is None
 
 
+def has_rows(connection: MySqlSession, database: str, table: str) -> bool:
+    """Whether the table is there and has a row."""
+    try:
+        name = table_name(database, table).decode()
+        return bool(connection.query(f"SELECT 1 FROM {name} LIMIT 1"))
+    except Fatal as exc:
+        if exc.code == "MR-5012":
+            return False
+        raise
+
+
 def _table_state(connection: MySqlSession, database: str, table: str) -> str:
     name = table_name(database, table).decode()
     try:

@@ -48,7 +48,7 @@ Not done here: views, routines, triggers, events, accounts. They are recorded in
 
 import json
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from millrace.consumer.records.row_schemas import RowSchemas, layout_of
@@ -62,7 +62,13 @@ from millrace.consumer.target.progress import DATABASE, Mark, Owner, check_fence
 from millrace.consumer.target.running_statement import lock, watched
 from millrace.consumer.target.sessions import STATEMENTS, Sessions
 from millrace.consumer.target.stored_view import tasks_that_write
-from millrace.consumer.target.table_state import check_server, is_empty, read_state, server_of
+from millrace.consumer.target.table_state import (
+    check_server,
+    has_rows,
+    is_empty,
+    read_state,
+    server_of,
+)
 from millrace.consumer.window.window import is_covered
 from millrace.consumer.write.aside import check_statement
 from millrace.consumer.write.ddl_outcome import (
@@ -247,11 +253,30 @@ def _under_view(
         return _not_known(record, unknown, doubt, is_shown=not route.hides(statement))
     made = found.statement.in_lower_case() if route.folds_names else found.statement
     names = tuple((name.database, name.table) for name in made.tables)
-    if found.removes_rows and (others := tasks_that_write(session, owner.task, names)):
-        doubt = "; ".join(filter(None, (doubt, f"{', '.join(others)} may write the same table")))
+    if found.removes_rows:
+        doubts = [doubt, *_of_others(session, owner, statement, made, structures.keys())]
+        doubt = "; ".join(filter(None, doubts))
     variables = {**record.statement.session, "default_database": names[0][0]}
     logged = DdlStatement(found.sql, record.statement.kind, names, variables)
     return _Wanted(replace(record, statement=logged), made, doubt)
+
+
+def _of_others(
+    session: MySqlSession,
+    owner: Owner,
+    source: Statement,
+    target: Statement,
+    known: Collection[TableKey],
+) -> Iterator[str]:
+    """Why rows that a statement removes may not be those of the source's tables."""
+    names = [(name.database, name.table) for name in target.tables]
+    if others := tasks_that_write(session, owner.task, names):
+        yield f"{', '.join(others)} may write the same table"
+    folded = {(database.lower(), table.lower()) for database, table in known}
+    named = {(name.database.lower(), name.table.lower()) for name in source.tables}
+    for name in () if named <= folded else names:
+        if has_rows(session, *name):
+            yield f"{'.'.join(name)} has rows, and the topic had none of it"
 
 
 def _not_known(record: DdlRecord, statement: Statement, doubt: str, *, is_shown: bool) -> _Wanted:

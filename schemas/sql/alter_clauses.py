@@ -107,7 +107,12 @@ def alter_body(statement: Statement, sql: str, mode: SqlMode) -> list[Token]:
 
 
 def _tokens(sql: str, mode: SqlMode) -> list[Token]:
-    return [token for token in tokenize(sql, mode) if token.name != ";"]
+    return [token for token in tokenize(sql, mode) if not is_mark(token, ";")]
+
+
+def is_mark(token: Token, mark: str) -> bool:
+    """Whether it is this character, and no name in quotes."""
+    return token.kind == "mark" and token.name == mark
 
 
 def _without_wait(body: list[Token]) -> list[Token]:

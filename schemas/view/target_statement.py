@@ -17,6 +17,7 @@ wherever the target's structure may. It is classified again, and must name the t
 Not done here: whether the target has these tables, and whether another task writes them (``consumer.write.ddl``).
 """
 
+import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -28,7 +29,7 @@ from millrace.schemas.sql.alter_actions import (
     Verb,
     clauses_with_actions,
 )
-from millrace.schemas.sql.alter_clauses import KEY_WORDS, Words, parts
+from millrace.schemas.sql.alter_clauses import KEY_WORDS, Words, is_mark, parts
 from millrace.schemas.sql.quoting import quoted, table_name
 from millrace.schemas.sql.statement import Kind, Statement, TableName, classify
 from millrace.schemas.sql.tokens import SqlMode, Token, tokenize
@@ -78,16 +79,15 @@ def target_statement(
     ``structures``: those that the rows of a table have had, by the source's names. ``folds`` as in ``View.match``.
     """
     logged = record.statement
-    sql, mode = logged.sql, logged.sql_mode
-    statement = classify(sql, logged.default_database, mode)
+    statement = classify(logged.sql, logged.default_database, logged.sql_mode)
     tables = _Tables(view, structures, folds)
     try:
         if statement.databases:
             return _of_database(statement, tables)
-        text = _Translation(statement, sql, mode, tables).text()
+        text = _Translation(statement, record, tables).text()
         if not text:
             return TargetStatement(doubt=_values_in_doubt(record, statement, tables))
-        found = _checked(text, statement, mode, tables)
+        found = _checked(text, statement, logged.sql_mode, tables)
     except _DoubtError as doubt:
         return TargetStatement(doubt=str(doubt))
     doubts = [_values_in_doubt(record, statement, tables)]
@@ -242,10 +242,13 @@ def _is_distinct(rule: TableRule) -> bool:
 class _Translation:
     """The text of one statement about tables."""
 
-    def __init__(self, statement: Statement, sql: str, mode: SqlMode, tables: _Tables) -> None:
-        self._statement, self._sql, self._mode = statement, sql, mode
-        self._tables = tables
-        self._tokens = [token for token in tokenize(sql, mode) if token.name != ";"]
+    def __init__(self, statement: Statement, record: DdlRecord, tables: _Tables) -> None:
+        self._statement, self._tables = statement, tables
+        self._sql, self._mode = record.statement.sql, record.statement.sql_mode
+        self._is_conditional = record.statement.session.get("sql_if_exists", "0") != "0"
+        self._tokens = [
+            token for token in tokenize(self._sql, self._mode) if not is_mark(token, ";")
+        ]
 
     def text(self) -> str:
         """ "" if nothing is left. Raises ``_DoubtError``."""
@@ -262,9 +265,11 @@ class _Translation:
         if match is None or any(self._tables.match(name) is None for name in statement.tables):
             raise _DoubtError(self._crossing())
         self._check_moved()
+        columns = _Columns(match.rule, self._tables.structures_of(statement.tables[0]))
+        if kind is Kind.ALTER_TABLE:
+            self._check_conditions(columns)
         if not _changes_rows(match.rule):
             return self._as_text()
-        columns = _Columns(match.rule, self._tables.structures_of(statement.tables[0]))
         if kind is Kind.ALTER_TABLE:
             return self._of_alter(columns)
         return self._of_index(columns)
@@ -300,7 +305,7 @@ class _Translation:
         likes = [one for one in self._statement.references if self._is_after_like(one)]
         for like in likes:
             other = self._tables.match(like)
-            if other is None or _content(other) != _content(match):
+            if other is None or _shape(other) != _shape(match):
                 raise _DoubtError(
                     f"{_shown(name)} is made like {_shown(like)}, which the view has otherwise"
                 )
@@ -327,6 +332,20 @@ class _Translation:
                 if not is_same and self._tables.target(other) == self._tables.target(name):
                     raise _DoubtError(
                         f"{_shown(other)} and {_shown(name)} have one name in the view"
+                    )
+
+    def _check_conditions(self, columns: "_Columns") -> None:
+        """A column that the source does not have, or has already, may be one of the target alone."""
+        for clause in clauses_with_actions(self._statement, self._sql, self._mode):
+            is_conditional = self._is_conditional or "IF" in Words(list(clause.tokens)).words()
+            for action in clause.actions if is_conditional else ():
+                if action.verb is Verb.ADD_COLUMN:
+                    raise _DoubtError(
+                        f"it adds {action.column} only if the source does not have it"
+                    )
+                if action.column and not columns.knows(action.column):
+                    raise _DoubtError(
+                        f"the source may not have {action.column}, and the target may"
                     )
 
     def _crossing(self) -> str:
@@ -409,15 +428,21 @@ class _Translation:
         token = tokens[at]
         before = tokens[at - 1] if at else None
         after = tokens[at + 1] if at + 1 < len(tokens) else None
-        is_mark = token.kind == "mark" and token.name == "."
-        if is_mark and before is not None and before.name and after is not None and after.name:
+        if (
+            is_mark(token, ".")
+            and before is not None
+            and before.name
+            and after is not None
+            and after.name
+        ):
             raise _DoubtError(f"{before.name}.{after.name} may be a name of another table")
         following = after.name.upper() if after is not None else ""
+        is_text = after is not None and after.kind == "text"
         if token.word in _SEQUENCE_WORDS or (
             token.word in ("NEXT", "PREVIOUS") and following == "VALUE"
         ):
             raise _DoubtError("it uses a sequence")
-        if token.word in _NAMING_OPTIONS and following in ("=", "("):
+        if token.word in _NAMING_OPTIONS and (following in ("=", "(") or is_text):
             raise _DoubtError(f"its option {token.word} may name other tables")
 
 
@@ -425,6 +450,13 @@ def _content(match: Match) -> object:
     """Equal for tables whose rows the view has alike, but for the table's name."""
     rule = match.rule
     return rule.where, rule.keep, rule.drop, rule.rename, match.added, rule.masks
+
+
+def _shape(match: Match) -> object:
+    """Equal for tables whose columns the view has alike."""
+    rule = match.rule
+    added = tuple((name, isinstance(value, str)) for name, value in rule.add)
+    return rule.keep, rule.drop, rule.rename, rule.masks, added
 
 
 # ---- columns -------------------------------------------------------------------------------------------
@@ -443,56 +475,109 @@ _Edits = dict[int, _Edit]  # by the position of the first character
 
 
 class _Columns:
-    """The uses that a rule makes of the columns of its table. Names are in lower case."""
+    """The uses that a rule makes of the columns of its table, by their folded names."""
 
     def __init__(self, rule: TableRule, structures: Collection[TableSchema]) -> None:
-        old_names = {new.lower(): old.lower() for old, new in rule.rename}
-        self.renamed = {old.lower(): new for old, new in rule.rename}
-        self.masked = {old_names.get(name.lower(), name.lower()) for name, _ in rule.masks}
-        added = {name.lower() for name, _ in rule.add}
+        old_names = {_folded(new): _folded(old) for old, new in rule.rename}
+        self.renamed = {_folded(old): new for old, new in rule.rename}
+        self.masked = {old_names.get(_folded(name), _folded(name)) for name, _ in rule.masks}
+        added = {_folded(name) for name, _ in rule.add}
         self.only_of_view = ({*old_names} | added) - set(old_names.values())
         self.adds_texts = any(isinstance(value, str) for _, value in rule.add)
-        self._kept = {name.lower() for name in rule.keep}
-        self._dropped = {name.lower() for name in rule.drop}
+        self._kept = {_folded(name) for name in rule.keep}
+        self._dropped = {_folded(name) for name in rule.drop}
         self._known = {
-            name.lower()
+            _folded(name)
             for structure in structures
             for name in (*(column.name for column in structure.columns), *structure.omitted)
         }
 
+    def knows(self, name: str) -> bool:
+        """Whether rows of the table had this column."""
+        return _folded(name) in self._known
+
     def hides(self, name: str) -> bool:
         """Whether the view leaves out a column of this name."""
-        name = name.lower()
+        name = _folded(name)
         return name in self._dropped or (bool(self._kept) and name not in self._kept)
 
-    def check_plain(self, names: Collection[str]) -> None:
-        """Doubt if one of the names in an expression or a clause may be a column that the target has otherwise."""
-        folded = {name.lower() for name in names}
-        special = folded & (self._dropped | self.masked | self.only_of_view | set(self.renamed))
+    def check_plain(self, tokens: Sequence[Token]) -> None:
+        """Doubt if a name in an expression or a clause may be a column that the target does not have like this."""
+        self._check_names(_names_of(tokens))
         if self._kept:
-            special |= (folded & self._known) - self._kept
-        if special:
-            raise _DoubtError(
-                f"a clause names {', '.join(sorted(special))}, which the view changes"
-            )
-        if self._kept and not self._known and folded - self._kept:
-            raise _DoubtError("the columns of the table are not known yet")
+            self._check_kept(_inner_names(tokens))
+
+    def check_expression(self, tokens: list[Token]) -> None:
+        """The same for the expressions in a column's definition."""
+        names = Words(tokens).expression_names()
+        self._check_names(names)
+        if self._kept:
+            self._check_kept(names)
+
+    def _check_names(self, names: Collection[str]) -> None:
+        special = self._dropped | self.masked | self.only_of_view | set(self.renamed)
+        named = sorted(special & set(map(_folded, names)))
+        if named:
+            raise _DoubtError(f"a clause names {', '.join(named)}, which the view changes")
+
+    def _check_kept(self, names: Collection[str]) -> None:
+        others = sorted(set(map(_folded, names)) - self._kept - _OPERATORS)
+        if others:
+            raise _DoubtError(f"a clause names {', '.join(others)}, which the view may leave out")
 
     def check_own(self, name: str) -> None:
         """Doubt if the target's column of this name is masked, or another one."""
-        if name.lower() in self.masked:
+        if _folded(name) in self.masked:
             raise _DoubtError(f"the view masks {name}")
-        if name.lower() in self.only_of_view:
+        if _folded(name) in self.only_of_view:
             raise _DoubtError(f"the view gives the name {name} to another column")
 
     def edit(self, token: Token) -> _Edits:
         """The name in the view of the column that this token names."""
-        new = self.renamed.get(token.name.lower())
+        new = self.renamed.get(_folded(token.name))
         return {} if new is None else {token.start: _Edit(token.end, quoted(new).decode())}
 
 
-def _names_of(tokens: Collection[Token]) -> list[str]:
+def _folded(name: str) -> str:
+    """Equal for names that the servers take for one: they ignore case and accents of columns."""
+    decomposed = unicodedata.normalize("NFD", name)
+    return "".join(one for one in decomposed if not unicodedata.combining(one)).lower()
+
+
+def _names_of(tokens: Sequence[Token]) -> list[str]:
     return [token.name for token in tokens if token.kind in ("word", "quoted")]
+
+
+_OPERATORS = {
+    *(
+        "and",
+        "or",
+        "not",
+        "xor",
+        "is",
+        "null",
+        "in",
+        "like",
+        "between",
+        "div",
+        "mod",
+        "true",
+        "false",
+    ),
+    *("case", "when", "then", "else", "end", "current_timestamp", "asc", "desc"),
+}
+
+
+def _inner_names(tokens: Sequence[Token]) -> list[str]:
+    """The names inside parentheses that are not those of functions."""
+    found, depth = [], 0
+    for at, token in enumerate(tokens):
+        if token.kind == "mark":
+            depth += {"(": 1, ")": -1}.get(token.name, 0)
+        is_called = at + 1 < len(tokens) and is_mark(tokens[at + 1], "(")
+        if depth and not is_called and token.kind in ("word", "quoted"):
+            found.append(token.name)
+    return found
 
 
 def _clause(clause: ActiveClause, columns: _Columns) -> _Edits | None:
@@ -504,10 +589,12 @@ def _clause(clause: ActiveClause, columns: _Columns) -> _Edits | None:
         raise _DoubtError("a clause is not understood")
     if "SYSTEM" in words.words() or "PERIOD" in words.words():
         raise _DoubtError("a clause is about versions of rows")
+    if first == "ORDER":
+        return None  # of the rows in the file
     if clause.takes_rest or first in ("REMOVE", "PARTITION"):
         if first in _REMOVING_PARTITIONS:
             raise _DoubtError("the partitions of the target may have other rows")
-        columns.check_plain(_names_of(tokens))
+        columns.check_plain(tokens)
         return {}
     if first == "ADD":
         return _added(tokens, columns)
@@ -546,7 +633,7 @@ def _added(tokens: list[Token], columns: _Columns) -> _Edits | None:
     is_column = at > 1 and tokens[1].word == "COLUMN"
     if at >= len(tokens):
         raise _DoubtError("a clause is not understood")
-    if tokens[at].name != "(" or tokens[at].kind != "mark":
+    if not is_mark(tokens[at], "("):
         is_key = not is_column and tokens[at].word in KEY_WORDS
         return _key(tokens[at:], columns) if is_key else _defined(tokens[at:], columns)
     inside = Words(tokens[at:]).inside_parentheses()
@@ -575,7 +662,7 @@ def _defined(tokens: list[Token], columns: _Columns) -> _Edits | None:
             raise _DoubtError(f"the view leaves out {name}, and more than that changes")
         return None
     columns.check_own(name)
-    if name.lower() in columns.renamed:
+    if _folded(name) in columns.renamed:
         raise _DoubtError(f"the view gives {name} another name")
     return _definition(tokens[1:], columns)
 
@@ -588,13 +675,12 @@ def _makes_key(attributes: Sequence[str]) -> bool:
 
 def _definition(tokens: list[Token], columns: _Columns) -> _Edits:
     """The definition of a column that the target has: no name in it is special, but that after AFTER."""
-    words = Words(tokens)
-    columns.check_plain(words.expression_names())
-    if "PARTITION" in words.words():
-        columns.check_plain(_names_of(tokens))
+    columns.check_expression(tokens)
+    if "PARTITION" in Words(tokens).words():
+        columns.check_plain(tokens)
     if len(tokens) >= 2 and tokens[-2].word == "AFTER" and tokens[-1].kind in ("word", "quoted"):
-        place = tokens[-1].name.lower()
-        if columns.hides(place) or place in columns.only_of_view:
+        place = tokens[-1].name
+        if columns.hides(place) or _folded(place) in columns.only_of_view:
             return {tokens[-2].start: _Edit(tokens[-1].end, "")}
         return columns.edit(tokens[-1])
     return {}
@@ -614,7 +700,7 @@ def _changed(tokens: list[Token], actions: Sequence[Action], columns: _Columns) 
         new = tokens[at + 2] if at + 2 < len(tokens) else None
     if first in ("CHANGE", "RENAME") and new is None:
         raise _DoubtError("a clause is not understood")
-    is_renamed = new is not None and new.name.lower() != column.name.lower()
+    is_renamed = new is not None and _folded(new.name) != _folded(column.name)
     if columns.hides(column.name):
         if new is not None and not columns.hides(new.name):
             raise _DoubtError(f"{column.name} gets the name {new.name}, which the view has")
@@ -623,13 +709,13 @@ def _changed(tokens: list[Token], actions: Sequence[Action], columns: _Columns) 
         return None
     if first != "DROP":
         columns.check_own(column.name)
-    elif column.name.lower() in columns.only_of_view:
+    elif _folded(column.name) in columns.only_of_view:
         raise _DoubtError(f"the view gives the name {column.name} to another column")
     edits = columns.edit(column)
     if is_renamed:
         assert new is not None
         columns.check_own(new.name)
-        if column.name.lower() in columns.renamed or new.name.lower() in columns.renamed:
+        if {_folded(column.name), _folded(new.name)} & columns.renamed.keys():
             raise _DoubtError(f"the view gives {column.name} or {new.name} another name")
         if columns.hides(new.name):
             raise _DoubtError(f"{column.name} gets the name {new.name}, which the view leaves out")
@@ -638,7 +724,7 @@ def _changed(tokens: list[Token], actions: Sequence[Action], columns: _Columns) 
     if first in ("MODIFY", "CHANGE"):
         edits |= _definition(tokens[at + (1 if new is None else 2) :], columns)
     if first == "ALTER":
-        columns.check_plain(Words(tokens[at + 1 :]).expression_names())
+        columns.check_expression(tokens[at + 1 :])
     return edits
 
 
@@ -646,7 +732,7 @@ def _key(tokens: list[Token], columns: _Columns) -> _Edits | None:
     """A key or a constraint that is added."""
     words = Words(tokens).words()
     if "CHECK" in words or "PERIOD" in words or "PARTITION" in words:
-        columns.check_plain(_names_of(tokens))
+        columns.check_plain(tokens)
         return {}
     edits = _key_columns(tokens, columns)
     if edits is None and "PRIMARY" in words:
@@ -656,14 +742,14 @@ def _key(tokens: list[Token], columns: _Columns) -> _Edits | None:
 
 def _key_columns(tokens: list[Token], columns: _Columns) -> _Edits | None:
     """The columns of a key, in the first parentheses; None if the view has none of them."""
-    opening = next((at for at, token in enumerate(tokens) if token.name == "("), None)
+    opening = next((at for at, token in enumerate(tokens) if is_mark(token, "(")), None)
     if opening is None:
         raise _DoubtError("a key without columns is not understood")
     edits: _Edits = {}
     hidden = shown = 0
     for part in parts(Words(tokens[opening:]).inside_parentheses()):
         if not part or part[0].kind not in ("word", "quoted") or _is_call(part):
-            columns.check_plain(_names_of(part))
+            columns.check_plain([*tokens[opening : opening + 1], *part])
             shown += 1
         elif columns.hides(part[0].name):
             hidden += 1
@@ -678,4 +764,4 @@ def _key_columns(tokens: list[Token], columns: _Columns) -> _Edits | None:
 
 def _is_call(part: list[Token]) -> bool:
     """``f(x)``: a prefix of a column has a number in its parentheses."""
-    return len(part) > 2 and part[1].name == "(" and part[2].kind != "number"
+    return len(part) > 2 and is_mark(part[1], "(") and part[2].kind != "number"

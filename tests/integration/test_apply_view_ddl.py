@@ -166,3 +166,16 @@ def test_rows_of_another_task_are_not_removed(twins: Twins, is_viewed: bool) -> 
         with closing(connect(endpoint_of(twins.server))) as session:
             decide_intent(session, twins.name, seq=twins.stream.seq, decision=DONE)
         twins.apply()
+
+
+def test_rows_of_an_unknown_table_are_not_removed(twins: Twins) -> None:
+    """DROP TABLE IF EXISTS is logged, too, if the source does not have the table."""
+    twins.server.execute(f"CREATE TABLE {twins.house}.s_9 (id INT PRIMARY KEY)")
+    twins.server.execute(f"INSERT INTO {twins.house}.s_9 VALUES (5)")
+    with pytest.raises(Fatal, match=r"MR-5042.*s_9 has rows, and the topic had none of it"):
+        twins.execute("DROP TABLE IF EXISTS r_9")
+    assert twins.server.execute(f"SELECT id FROM {twins.house}.s_9") == [(5,)]
+    with closing(connect(endpoint_of(twins.server))) as session:
+        decide_intent(session, twins.name, seq=twins.stream.seq, decision=EXECUTE)
+    twins.apply()
+    assert twins.differences() == {}

@@ -15,6 +15,7 @@ from tests.mutants import (
     slots,
     statements,
     target,
+    target_statements,
     views,
 )
 from tests.mutants.mutant import Mutant
@@ -28,6 +29,7 @@ LEVELS: Mapping[str, Sequence[Mutant]] = {
         *statements.MUTANTS,
         *views.MUTANTS,
         *aside.MUTANTS,
+        *target_statements.MUTANTS,
         *slots.MUTANTS,
     ),
     "relay": relay.MUTANTS,
@@ -37,5 +39,6 @@ LEVELS: Mapping[str, Sequence[Mutant]] = {
         *target.MUTANTS,
         *documents.MUTANTS,
         *views.ON_TARGETS,
+        *target_statements.ON_TARGETS,
     ),
 }
