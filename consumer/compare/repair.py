@@ -41,6 +41,7 @@ from millrace.consumer.compare.show import RECORD_BYTES_MAX, row_record, source_
 from millrace.consumer.compare.sides import Sides, batches, contains, states
 from millrace.consumer.compare.table import Pair
 from millrace.consumer.tables.generated_columns import fix_of_refusal
+from millrace.consumer.target.merged_tables import merged_targets
 from millrace.consumer.target.progress import DATABASE
 from millrace.consumer.target.streams import tables_in_loads
 from millrace.drivers.mysql.catalog import hold_triggers
@@ -116,6 +117,9 @@ def _repair_batch(
         fault_point(LOCKED)
         if triggers := hold_triggers(session, pair.place):
             _refuse(pair, f"trigger {triggers[0]} on the target")
+            return left
+        if pair.place in merged_targets(session):
+            _refuse(pair, "tasks merge tables into it, whose rows the source does not have")
             return left
         if pair.place in tables_in_loads(session, sides.ends.task):
             return left

@@ -22,20 +22,30 @@ from dataclasses import dataclass, field
 from millrace.consumer.tables.causality_keys import constant_hash
 from millrace.consumer.tables.table_plan import TablePlan, target_column
 from millrace.consumer.view.layout import Constant, ViewedTable
-from millrace.drivers.mysql.catalog import Inventory, TableKey, UniqueKey
+from millrace.drivers.mysql.catalog import CatalogTable, Inventory, TableKey, UniqueKey
 from millrace.drivers.mysql.collation import Codes
 from millrace.errors import Fatal
+from millrace.schemas.sql.quoting import characters, charset_name, quoted
 from millrace.schemas.table.structure import Column
 from millrace.schemas.view.view import places_of, star_count
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One table of the source by its name, with the constants of its added columns. ``merges``: its rule says so."""
+    """One table of the source by its name, with the constants of its added columns.
+
+    ``merges``: its rule says so. ``of``: the other task that has it.
+    """
 
     name: TableKey
     constants: Mapping[str, Constant]
     merges: bool = True
+    of: str = ""
+
+    @property
+    def shown(self) -> str:
+        """For an operator."""
+        return ".".join(self.name) + (f" (task {self.of})" if self.of else "")
 
 
 @dataclass(slots=True)
@@ -87,7 +97,7 @@ def check_merged(
                 shown = ", ".join(f"{name} {viewed.added[name].value!r}" for name in names)
                 raise _refused(
                     viewed,
-                    f"its rows and those of {'.'.join(other.name)} are not apart in the unique key {key} of the"
+                    f"its rows and those of {other.shown} are not apart in the unique key {key} of the"
                     f" target: both may have {shown}",
                 )
 
@@ -137,3 +147,31 @@ def _column(plan: TablePlan, name: str) -> Column | None:
 def _refused(viewed: ViewedTable, why: str) -> Fatal:
     name = viewed.shown
     return Fatal("MR-5208", f"{name}: {why}", table=name)
+
+
+def rows_condition(target: CatalogTable, constants: Mapping[str, str | int]) -> str | None:
+    """The condition of the rows that have these constants, as SQL; None if a column can't have them.
+
+    Equal bytes, also where a collation calls more texts equal, but an index finds them.
+    """
+    found = []
+    for name, value in sorted(constants.items()):
+        column = target_column(target, name)
+        if column is None:
+            return None
+        at = quoted(column.name).decode()
+        if isinstance(value, int) and column.base_type in _INTEGERS:
+            found.append(f"{at} = {value}")
+        elif isinstance(value, str) and column.base_type in _TEXTS and column.charset:
+            charset, collation = (charset_name(one) for one in (column.charset, column.collation))
+            octets = characters(value.rstrip(" ").encode().hex(), "utf8mb4")
+            found.append(f"{at} = CONVERT({octets} USING {charset}) COLLATE {collation}")
+            trimmed = f"TRIM(TRAILING ' ' FROM CONVERT({at} USING utf8mb4))"
+            found.append(f"CAST({trimmed} AS BINARY) = CAST({octets} AS BINARY)")
+        else:
+            return None
+    return " AND ".join(found) or None
+
+
+_INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint"}
+_TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}

@@ -104,6 +104,8 @@ class TablePlans:
         self._first_slots: dict[tuple[object, ...], int] = {}
         self._groups: dict[int, int] = {}
         self._parted: dict[int, object] = {}
+        # whose sources are stored (``consumer.write.merging``)
+        self.stored_slots: set[int] = set()
         self._keys = MaskKeys()
         self.programs = make_programs(self.schemas, self._added())
 
@@ -193,6 +195,16 @@ class TablePlans:
             )
             raise Fatal("MR-5207", what, table=viewed.source.full_name)
         return others
+
+    def merged_source(self, slot: int) -> Source | None:
+        """The source of a slot's rows, if others may have the same table of the target."""
+        found = None if self.route.only_chooses else self._source(slot)
+        return found[1] if found is not None and found[1].merges else None
+
+    def check_apart(self, slot: int, others: Sequence[Source]) -> None:
+        """Fatal MR-5208 if rows of a slot could meet those of these sources of other tasks."""
+        plan, viewed = self.table_plan(slot), self._viewed_table(slot)
+        check_merged(plan, viewed, others, self._constant_marks)
 
     def _source(self, slot: int) -> tuple[TableKey, Source] | None:
         """The name of a slot's table in the view, and the table; None if the view does not have it."""

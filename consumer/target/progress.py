@@ -20,6 +20,7 @@
     load_filter     task: filter_text         ``include`` and ``exclude`` of the last start (``backfill.new_tables``)
     view            task, begin_seq: content  the view of rows above this seq, if it changes more than the choice of
                                               tables (``task.start``)
+    merged_table    target, task, source: …   the sources of merged tables (``consumer.target.merged_tables``)
 
 Crash table: a target transaction commits entirely, with its row in ``applied`` or its move of ``progress``, or not at
 all. If the answer to a commit is lost, the next run finds the outcome: raising the fence waits for the transaction or
@@ -88,6 +89,10 @@ _TABLES = (
     "load_filter (task VARCHAR(190) NOT NULL PRIMARY KEY, filter_text LONGTEXT NOT NULL)",
     "view (task VARCHAR(190) NOT NULL, begin_seq BIGINT NOT NULL, content LONGTEXT NOT NULL,"
     " PRIMARY KEY (task, begin_seq))",
+    "merged_table (target_database VARCHAR(64) NOT NULL, target_table VARCHAR(64) NOT NULL, task VARCHAR(190) NOT NULL,"
+    " source_database VARCHAR(64) NOT NULL, source_table VARCHAR(64) NOT NULL, constants LONGTEXT NOT NULL,"
+    " missing LONGTEXT NOT NULL, added LONGTEXT NOT NULL, altering LONGTEXT NOT NULL,"
+    " PRIMARY KEY (target_database, target_table, task, source_database, source_table))",
 )
 
 

@@ -19,6 +19,7 @@ from millrace.drivers.mysql.catalog import TableKey
 from millrace.drivers.mysql.connection import MySqlSession
 from millrace.schemas.json_input import load_json
 from millrace.schemas.plain import from_plain, to_plain
+from millrace.schemas.table.structure import TableSchema
 from millrace.schemas.table.table_filter import stars
 from millrace.schemas.view.collation import CollationWeights
 from millrace.schemas.view.view import SAME_NAME, TableRule, View, plain_view
@@ -94,6 +95,39 @@ def tasks_that_write(session: MySqlSession, stream: str, tables: Collection[Tabl
     return [task for task in others if any(_may_write(session, task, table) for table in tables)]
 
 
+def tasks_with_rows_of(session: MySqlSession, stream: str, table: TableKey) -> list[str]:
+    """Other tasks on this target that have had rows of this table, and whose rule for it does not merge."""
+    own = task_of(stream)
+    rows = session.query(f"SELECT task FROM {DATABASE}.progress")
+    others = sorted({task_of(str(task)) for (task,) in rows} - {own})
+    return [task for task in others if _has_alone(session, task, table)]
+
+
+def _has_alone(session: MySqlSession, task: str, table: TableKey) -> bool:
+    views = session.query(f"SELECT content FROM {DATABASE}.view WHERE task = %s", (task,))
+    if not views:
+        return _has_rows_of(session, task, table)
+    plain: Any = load_json(str(views[-1][0]))
+    rules = (
+        TableRule(rule["from"], rule.get("to", SAME_NAME), merge=rule.get("merge", False))
+        for rule in plain["tables"]
+    )
+    view, wanted = View(tuple(rules)), (table[0].lower(), table[1].lower())
+    names = set()
+    for one in _tables_of(session, task):
+        match = view.match(one.database, one.table, folds=True)
+        if match is not None and not match.rule.merge:
+            names.add((match.name[0].lower(), match.name[1].lower()))
+    return wanted in names
+
+
+def _tables_of(session: MySqlSession, task: str) -> list[TableSchema]:
+    rows = session.query(
+        f"SELECT schema_text FROM {DATABASE}.record_schema WHERE task IN %s", (streams_of(task),)
+    )
+    return [layout_of(str(text)).table for (text,) in rows]
+
+
 def _may_write(session: MySqlSession, task: str, table: TableKey) -> bool:
     views = session.query(f"SELECT content FROM {DATABASE}.view WHERE task = %s", (task,))
     for (content,) in views:
@@ -106,9 +140,6 @@ def _may_write(session: MySqlSession, task: str, table: TableKey) -> bool:
 
 
 def _has_rows_of(session: MySqlSession, task: str, table: TableKey) -> bool:
-    rows = session.query(
-        f"SELECT schema_text FROM {DATABASE}.record_schema WHERE task IN %s", (streams_of(task),)
-    )
-    seen = (layout_of(str(text)).table for (text,) in rows)
+    seen = _tables_of(session, task)
     wanted = (table[0].lower(), table[1].lower())
     return any((one.database.lower(), one.table.lower()) == wanted for one in seen)

@@ -14,6 +14,7 @@ from millrace.consumer.target.aside import keeps_rows
 from millrace.consumer.target.conflicts import forget_blocking
 from millrace.consumer.target.fence import raise_fence
 from millrace.consumer.target.loads import LoadStream, begin_stream
+from millrace.consumer.target.merged_tables import forget_task
 from millrace.consumer.target.progress import (
     Mark,
     MarkTopic,
@@ -120,6 +121,7 @@ def applier_of(
         check_fence(session, owner)  # of two concurrent first starts, only one inserts the mark
         insert_mark(session, task.name, mark)
         insert_view(session, task.name, view, begin_seq=mark.seq)
+        forget_task(session, task.name)
     elif view.collations != known:
         check_fence(session, owner)
         update_view(session, task.name, view)

@@ -58,6 +58,7 @@ from millrace.consumer.target.aside import void_rows
 from millrace.consumer.target.intents import ASKED, ENDED, REFUSED, UNEXECUTABLE, UNEXPECTED
 from millrace.consumer.target.load_range import LoadRange
 from millrace.consumer.target.loads import set_waiting, task_of
+from millrace.consumer.target.merged_tables import merged_targets
 from millrace.consumer.target.progress import DATABASE, Mark, Owner, check_fence, move_mark
 from millrace.consumer.target.running_statement import lock, watched
 from millrace.consumer.target.sessions import STATEMENTS, Sessions
@@ -86,6 +87,7 @@ from millrace.consumer.write.ddl_session import (
     run_failed_statement,
     run_statement,
 )
+from millrace.consumer.write.merged_ddl import MergedDdl
 from millrace.drivers.mysql.catalog import Changed, ForeignKey, TableKey
 from millrace.drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal, MillraceError, Retryable
@@ -188,10 +190,14 @@ def apply_ddl(sessions: Sessions, record: DdlRecord, *, place: DdlPlace, scope: 
             waiting = related(found.tables, scope.foreign_keys, route)
             text = _recorded_text(record, statement, route)
             detail = f"seq {record.source.seq}: {text}"
-            _pass(session, owner, record, waiting, place, detail=detail)
+            merged = MergedDdl(owner, record, statement, route)
+            _pass(session, record, waiting, place, merged, detail=detail)
             return Passed(waiting=waiting)
         wanted = None
         if not _is_recorded(statement, route):
+            merged = MergedDdl(owner, record, statement, route)
+            if is_understood(statement) and merged.concerns:
+                return _apply_merged(sessions, merged, place=place, scope=scope)
             wanted = _wanted(session, owner, record, statement, scope)
         if wanted is None:
             text = _recorded_text(record, statement, route)
@@ -202,6 +208,7 @@ def apply_ddl(sessions: Sessions, record: DdlRecord, *, place: DdlPlace, scope: 
             names = ", ".join(f"{name.database}.{name.table}" for name in statement.tables)
             what = f"{statement.verb} {names}, and the target is MySQL"
             raise Fatal("MR-5028", what, seq=record.source.seq, table=names)
+        wanted = _unless_merged(session, wanted)
         changed = _apply_once(sessions, wanted, place=place, scope=scope)
         return Passed(changed)
     except BaseException as exc:
@@ -209,6 +216,45 @@ def apply_ddl(sessions: Sessions, record: DdlRecord, *, place: DdlPlace, scope: 
             session.cut()  # a lost server does not answer a ROLLBACK either
         session.rollback()
         raise
+
+
+def _unless_merged(session: MySqlSession, wanted: _Wanted) -> _Wanted:
+    """An operator decides about a statement whose target has rows of tables that other rules merge."""
+    statement = wanted.statement
+    named = {(name.database, name.table) for name in statement.tables}
+    dropped = set(statement.databases) if statement.kind is Kind.DROP_DATABASE else set()
+    if not (named or dropped) or not is_understood(statement):
+        return wanted
+    merged = sorted(key for key in merged_targets(session) if key in named or key[0] in dropped)
+    if not merged:
+        return wanted
+    why = f"tables are merged into {', '.join(map('.'.join, merged))}"
+    return replace(wanted, doubt="; ".join(filter(None, (wanted.doubt, why))))
+
+
+def _apply_merged(
+    sessions: Sessions, merged: MergedDdl, *, place: DdlPlace, scope: Scope
+) -> Passed:
+    """A statement about tables that the view merges."""
+    session, owner, route = sessions.for_lane(), merged.owner, scope.route
+    record, statement = merged.record, merged.statement
+    check_statement(session, owner.task, merged.on_target, record.source.seq, emptied=frozenset())
+    decided = merged.decide(session)
+    if decided.waits:
+        doubt = f"{_VIEWED}{', '.join(route.changed(statement))}: {decided.waits}"
+        unknown = replace(statement, kind=Kind.UNKNOWN)
+        wanted = _not_known(record, unknown, doubt, is_shown=not route.hides(statement))
+        return Passed(_apply_once(sessions, wanted, place=place, scope=scope))
+    if decided.alter is not None:
+        altering = replace(record, statement=decided.alter)
+        wanted = _Wanted(altering, _statement(altering))
+        return Passed(_apply_once(sessions, wanted, place=place, scope=scope, merged=merged))
+    check_fence(session, owner)
+    merged.end(session)
+    _forget_intent(session, owner, record)
+    move_mark(session, owner.task, before=place.before, after=place.after)
+    session.commit()
+    return Passed(Changed(merged.targets))
 
 
 def _wanted(
@@ -349,17 +395,19 @@ def _verdict(
 
 def _pass(
     session: MySqlSession,
-    owner: Owner,
     record: DdlRecord,
     waiting: frozenset[TableKey],
     place: DdlPlace,
+    merged: MergedDdl,
     *,
     detail: str,
 ) -> None:
     """Move the mark over a statement that is not executed; the tables wait for a load."""
+    owner = merged.owner
     fault_point(BEFORE_ASIDE)
     check_fence(session, owner)
     set_waiting(session, task_of(owner.task), waiting, detail=detail)
+    merged.leave(session)
     _forget_intent(session, owner, record)
     move_mark(session, owner.task, before=place.before, after=place.after)
     session.commit()
@@ -393,7 +441,14 @@ def _leave_out(
     session.commit()
 
 
-def _apply_once(sessions: Sessions, wanted: _Wanted, *, place: DdlPlace, scope: Scope) -> Changed:
+def _apply_once(
+    sessions: Sessions,
+    wanted: _Wanted,
+    *,
+    place: DdlPlace,
+    scope: Scope,
+    merged: MergedDdl | None = None,
+) -> Changed:
     session, owner, seq = sessions.for_lane(), sessions.owner, wanted.record.source.seq
     executing = sessions.for_lane(STATEMENTS)
     lock(executing, owner.task)
@@ -417,6 +472,8 @@ def _apply_once(sessions: Sessions, wanted: _Wanted, *, place: DdlPlace, scope: 
     if is_first:
         fault_point(BEFORE_INTENT)
         _store_intent(session, owner, seq, shown, now)  # an operator's decision counts once
+        if merged is not None:
+            merged.begin(session, record.statement)
         if own_sql:
             _set_in_intent(session, owner, seq, own_sql=own_sql)
         decision = _first_decision(wanted, decided)
@@ -465,6 +522,8 @@ def _apply_once(sessions: Sessions, wanted: _Wanted, *, place: DdlPlace, scope: 
         check_server(session, now.server)  # another one may not have executed it
     check_fence(session, owner)
     void_rows(session, owner.task, emptied)
+    if merged is not None:
+        merged.end(session)
     move_mark(session, owner.task, before=place.before, after=place.after)
     _forget_intent(session, owner, record)
     session.commit()

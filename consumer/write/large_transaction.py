@@ -27,6 +27,7 @@ from millrace.consumer.window.overlap import Overlap
 from millrace.consumer.window.safe_mode import check_triggers, prepare_snapshot_rows
 from millrace.consumer.window.window import LookUp, Window, advanced, read_window
 from millrace.consumer.write.conflict import store_blocking
+from millrace.consumer.write.merging import store_sources
 from millrace.consumer.write.row_writer import ConflictRule, RowWriter
 from millrace.consumer.write.target_transaction import (
     AFTER_LANE_COMMIT,
@@ -121,6 +122,7 @@ class LargeTransaction:
             return
         owner, policy = self.writing.owner, self.writing.policy
         writer = RowWriter(session, self.plans, ConflictRule(owner.task, policy))
+        store_sources(session, owner, self.plans, window.rows, numbers)
         check_triggers(session, self.plans, window.rows, numbers)
         session.query("SAVEPOINT millrace_window")
         try:

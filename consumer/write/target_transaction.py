@@ -36,6 +36,7 @@ from millrace.consumer.window.safe_mode import check_triggers
 from millrace.consumer.write.aside import NOTHING_ASIDE, AsideRule, PartAside
 from millrace.consumer.write.conflict import store_blocking
 from millrace.consumer.write.incidents import Tally
+from millrace.consumer.write.merging import store_sources
 from millrace.consumer.write.row_writer import ConflictRule, RowWriter
 from millrace.drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal, MillraceError, Retryable
@@ -175,6 +176,7 @@ def _write(
         numbers = aside.left
         if not len(numbers):
             return
+    store_sources(session, writing.owner, plans, rows, numbers)
     check_triggers(session, plans, rows, numbers)
     if careful:
         writer.write_carefully(rows, numbers, aside)

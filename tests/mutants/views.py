@@ -19,7 +19,9 @@ from millrace.consumer.task import start
 from millrace.consumer.view import mask_keys, masks, program
 from millrace.consumer.view import rows as view_rows
 from millrace.consumer.view.rows import through_view
-from millrace.consumer.write import conflict
+from millrace.consumer.write import conflict, merged_columns, merged_ddl, target_transaction
+from millrace.consumer.write.merged_ddl import MergedDdl
+from millrace.schemas.sql.quoting import table_name
 from millrace.schemas.view.view import View
 from tests.mutants.mutant import Mutant, Patch
 
@@ -104,6 +106,30 @@ def raw_record_stored(patch: Patch) -> None:
         return rows.values.value(number), more["schema_text"]
 
     patch.setattr(conflict, "view_record", raw_record)
+
+
+def contracted_at_the_first(patch: Patch) -> None:
+    """The target loses a column with the first source's statement."""
+    patch.setattr(merged_columns, "_dropped", lambda *_: None)
+
+
+def shards_truncated(patch: Patch) -> None:
+    """The statement is executed on the target's table."""
+
+    def truncate(_: Any, session: Any, target: Any, __: str) -> None:
+        session.run(b"TRUNCATE TABLE " + table_name(*target.key))
+
+    patch.setattr(MergedDdl, "_delete", truncate)
+
+
+def sources_not_stored(patch: Patch) -> None:
+    """Tasks do not know of each other's sources."""
+    patch.setattr(target_transaction, "store_sources", lambda *_: None)
+
+
+def unknown_rows_not_looked_for(patch: Patch) -> None:
+    """The last source that is known removes a column."""
+    patch.setattr(merged_ddl, "_is_complete", lambda *_: True)
 
 
 def _through(change: Callable[[Rows, Any], None]) -> Callable[..., Any]:
@@ -205,6 +231,7 @@ def two_tables_compared_with_one(patch: Patch) -> None:
 
 _COMPARED = "tests/integration/test_compare_views.py"
 _MODEL = "tests/property/test_apply_view_model.py"
+_ON_MERGED = "tests/integration/test_apply_merged.py"
 _MERGED = "tests/unit/test_merged_sources.py"
 _HAS_ROWS = "test_target_has_the_rows_of_the_view"
 _ON_TARGET = "tests/integration/test_apply_view.py"
@@ -267,6 +294,12 @@ MUTANTS = [
         },
     ),
     Mutant(
+        "a column goes with the last source that has it",
+        contracted_at_the_first,
+        "tests/unit/test_merged_columns.py",
+        {"test_every_interleaving_expands_first_and_contracts_last": "lost|has None"},
+    ),
+    Mutant(
         "one statement for many sources",
         slots_of_a_merge_kept_apart,
         _MERGED,
@@ -320,6 +353,27 @@ MUTANTS = [
 ]
 
 ON_TARGETS = [
+    Mutant(
+        "an emptied shard leaves the rows of others",
+        shards_truncated,
+        _ON_MERGED,
+        {"test_emptied_shard_leaves_the_rows_of_others": "assert"},
+    ),
+    Mutant(
+        "the sources of all tasks are stored",
+        sources_not_stored,
+        _ON_MERGED,
+        {
+            "test_tasks_of_several_topics_share_a_table": "MR-5010|DID NOT RAISE",
+            "test_task_that_does_not_merge_is_refused": "MR-5010|DID NOT RAISE",
+        },
+    ),
+    Mutant(
+        "rows of sources that are not known keep their columns",
+        unknown_rows_not_looked_for,
+        _ON_MERGED,
+        {"test_column_of_rows_without_a_known_source_stays": "DID NOT RAISE"},
+    ),
     Mutant(
         "another view at a later start",
         edited_view_taken,

@@ -301,6 +301,11 @@ def _loaded_tables(_: ModelSession, __: Found, ___: Values) -> tuple[list[Values
     return [], 0  # the tasks here load nothing
 
 
+@statement(r"SELECT DISTINCT target_database, target_table FROM millrace\.merged_table ")
+def _merged_targets(_: ModelSession, __: Found, ___: Values) -> tuple[list[Values], int]:
+    return [], 0  # the tasks here merge no tables
+
+
 @statement(r"SELECT ROUTINE_COMMENT")
 def _procedure(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
     return [(COMMENT,)], 0  # it is there

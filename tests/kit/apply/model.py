@@ -67,6 +67,7 @@ class State:
     schemas: dict[int, str] = field(default_factory=dict)
     claims: dict[tuple[object, ...], object] = field(default_factory=dict)
     done: frozenset[int] = frozenset()  # seqs whose changes were made
+    merged: dict[tuple[object, ...], tuple[object, ...]] = field(default_factory=dict)
 
     def copy(self) -> "State":
         """A copy for one target transaction."""
@@ -76,6 +77,7 @@ class State:
             applied=dict(self.applied),
             schemas=dict(self.schemas),
             claims=dict(self.claims),
+            merged=dict(self.merged),
         )
 
 
@@ -152,6 +154,17 @@ class ModelSession:
                     for at, key in work.claims.items()
                     if int(str(at[1])) >= place[1]  # type: ignore[operator]
                 }
+            case "SELECT DISTINCT target_database, target_table":
+                return list({at[:2] for at in work.merged if at[2]})
+            case "SELECT task, source_database, source_table,":
+                found = work.merged.items()
+                return [(*at[2:], *more) for at, more in sorted(found) if at[:2] == place]
+            case "SELECT task FROM progress":
+                return []  # no other task
+            case "INSERT IGNORE INTO merged_table":
+                work.merged.setdefault((*place, "", "", ""), ("{}", "[]", "{}", "{}"))
+            case "REPLACE INTO merged_table (target_database,":
+                work.merged[place] = arguments[5:]
             case "SAVEPOINT millrace_window":
                 self._saved = work.copy()
             case "ROLLBACK TO SAVEPOINT millrace_window":
