@@ -1,7 +1,7 @@
 """The rows of a task that are kept aside: changes that the target refused, and all later ones of their keys.
 
     conflict     the change itself, with decision `aside` (``consumer.target.conflicts``)
-    aside        task, seq: the table by its name in states, flags and is_safe of the record, bytes
+    aside        task, seq: the table by its name in states and on the target, flags and is_safe of the record, bytes
     aside_key    task, hash, seq: is_shared     the causality keys of the change (``consumer.kernel.hashes``)
     aside_part   task, seq, part: content       the record, if it is too large for one statement; that of `conflict` is
                                                 empty then
@@ -38,10 +38,11 @@ class HeldKey:
 
 @dataclass(frozen=True, slots=True)
 class KeptRow:
-    """A kept record, beside its change. ``flags``, ``is_safe``: those of ``kernel.walk``."""
+    """A kept record, beside its change. ``table``: its name in states. ``flags``, ``is_safe``: of ``kernel.walk``."""
 
     seq: int
     table: TableKey
+    target: TableKey
     flags: int
     is_safe: bool
     bytes: int
@@ -72,10 +73,10 @@ def kept_size(connection: MySqlSession, task: str) -> KeptSize:
 
 
 def kept_tables(connection: MySqlSession, task: str) -> dict[TableKey, int]:
-    """The tables with kept rows, by their names in states, each with the number of rows."""
+    """The target's tables with kept rows, each with the number of rows."""
     rows = connection.query(
-        f"SELECT database_name, table_name, COUNT(*) FROM {DATABASE}.aside WHERE task = %s"
-        " GROUP BY database_name, table_name",
+        f"SELECT target_database, target_table, COUNT(*) FROM {DATABASE}.aside WHERE task = %s"
+        " GROUP BY target_database, target_table",
         (task,),
     )
     return {(str(database), str(table)): _int(count) for database, table, count in rows}
@@ -102,8 +103,8 @@ def held_keys(
 def keep_row(connection: MySqlSession, task: str, row: KeptRow, keys: Iterable[HeldKey]) -> None:
     """Insert the row of a change that ``store_conflict`` stores. Does not commit."""
     connection.query(
-        f"REPLACE INTO {DATABASE}.aside VALUES (%s, %s, %s, %s, %s, %s, %s)",
-        (task, row.seq, *row.table, row.flags, int(row.is_safe), row.bytes),
+        f"REPLACE INTO {DATABASE}.aside VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        (task, row.seq, *row.table, *row.target, row.flags, int(row.is_safe), row.bytes),
     )
     put_keys(connection, task, keys)
 
@@ -165,15 +166,20 @@ def free_rows(connection: MySqlSession, task: str, seqs: Sequence[int]) -> None:
 def read_kept(connection: MySqlSession, task: str) -> Mapping[int, KeptRow]:
     """The kept rows by seq, in order."""
     rows = connection.query(
-        f"SELECT seq, database_name, table_name, flags, is_safe, bytes FROM {DATABASE}.aside"
-        " WHERE task = %s ORDER BY seq",
+        f"SELECT seq, database_name, table_name, target_database, target_table, flags, is_safe, bytes"
+        f" FROM {DATABASE}.aside WHERE task = %s ORDER BY seq",
         (task,),
     )
     return {
         _int(seq): KeptRow(
-            _int(seq), (str(database), str(table)), _int(flags), is_safe == 1, _int(size)
+            _int(seq),
+            (str(names[0]), str(names[1])),
+            (str(names[2]), str(names[3])),
+            _int(flags),
+            is_safe == 1,
+            _int(size),
         )
-        for seq, database, table, flags, is_safe, size in rows
+        for seq, *names, flags, is_safe, size in rows
     }
 
 

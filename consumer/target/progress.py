@@ -10,7 +10,7 @@
     ddl_intent      task, seq: …              statements that are being executed, or wait for an operator
                                               (``consumer.target.intents``)
     conflict        task, seq: …              changes that did not fit the target's row (``consumer.target.conflicts``)
-    aside           task, seq: the table, …           rows that are kept aside, whose changes are in ``conflict``
+    aside           task, seq: the tables, …          rows that are kept aside, whose changes are in ``conflict``
     aside_key       task, hash, seq: is_shared        their causality keys (``consumer.target.aside``)
     aside_part      task, seq, part: content          a record that is too large for one statement
     session         task, id: run, server     sessions that may hold the fence, for a later run on this server to end
@@ -64,7 +64,8 @@ _TABLES = (
     " target_rows LONGTEXT NULL, schema_text LONGTEXT NULL, at DATETIME(3) NULL, target_table VARCHAR(190) NULL,"
     " PRIMARY KEY (task, seq))",
     "aside (task VARCHAR(190) NOT NULL, seq BIGINT NOT NULL, database_name VARCHAR(64) NOT NULL,"
-    " table_name VARCHAR(64) NOT NULL, flags INT NOT NULL, is_safe TINYINT NOT NULL, bytes BIGINT NOT NULL,"
+    " table_name VARCHAR(64) NOT NULL, target_database VARCHAR(64) NOT NULL, target_table VARCHAR(64) NOT NULL,"
+    " flags INT NOT NULL, is_safe TINYINT NOT NULL, bytes BIGINT NOT NULL,"
     " PRIMARY KEY (task, seq))",
     "aside_key (task VARCHAR(190) NOT NULL, hash BIGINT UNSIGNED NOT NULL, seq BIGINT NOT NULL,"
     " is_shared TINYINT NOT NULL, PRIMARY KEY (task, hash, seq))",

@@ -156,9 +156,10 @@ class PartAside:
             store_conflict(self.connection, self.task, whole, decision=ASIDE, bytes_max=packet)
             put_parts(self.connection, self.task, conflict.seq, conflict.record, bytes_max=packet)
         record = self.rows.records[number]
-        table = self.plans.state_name(int(record[walk.SLOT]))
+        slot = int(record[walk.SLOT])
+        table, target = self.plans.state_name(slot), self.plans.table_plan(slot).target.key
         is_safe = bool(record[walk.IS_SAFE])
-        row = KeptRow(conflict.seq, table, int(record[walk.FLAGS]), is_safe, size)
+        row = KeptRow(conflict.seq, table, target, int(record[walk.FLAGS]), is_safe, size)
         keys = self._keys(place)
         keep_row(self.connection, self.task, row, keys)
         for key in keys:
@@ -272,7 +273,8 @@ def check_statement(
 ) -> None:
     """Fatal MR-5046 before a statement about a table with kept rows, or about one that is not known.
 
-    ``emptied``: tables whose rows the statement deletes, so that those that are kept are void.
+    The statement has the target's names. ``emptied``: tables whose rows it deletes, so that those that are kept are
+    void.
     """
     kept = kept_tables(connection, task)
     if not kept:

@@ -297,8 +297,11 @@ def test_refused_row_is_kept_as_the_view_has_it(
         {"id": 2, "mail": "planted", "state": 1},
         {"id": 2, "mail": "planted", "state": 7},
     )
-    stream.commit()
-    with closing(started(target_server, task)) as applier:
+    stream.ddl(f"ALTER TABLE {name}.buyers COMMENT 'x'")
+    with (
+        closing(started(target_server, task)) as applier,
+        pytest.raises(Fatal, match=f"MR-5046 .*2 of {house}.buyers"),
+    ):
         applier.process(LocalRecords(stream.values[first:], first=first), ignore)
     found = target_server.execute(keys, (name,))
     assert [row for row in found if row[2] != 5] == list(before)

@@ -121,7 +121,7 @@ class AsideSession(ModelSession):
                 work.keys = {at: mode for at, mode in work.keys.items() if at[1] not in given[1]}
             case "DELETE FROM aside WHERE task":
                 work.kept = {seq: row for seq, row in work.kept.items() if seq not in given[1]}
-            case "SELECT seq, database_name, table_name, flags,":
+            case "SELECT seq, database_name, table_name, target_database,":
                 return [(seq, *row) for seq, row in sorted(work.kept.items())]
             case "SELECT c.seq, c.op, c.record, c.schema_text":
                 found = [seq for seq in sorted(work.kept) if seq > given[1]][:3]
