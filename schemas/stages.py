@@ -274,6 +274,7 @@ class Applied:
     ``in_order``   tables that one lane applies, and why
     ``safe_mode``  the text of its range; "" if the task has none
     ``executes``   a DDL statement that the target executes now, with its progress if the server reports it
+    ``kept_rows``  rows that are kept aside, as of the last turn
     """
 
     lag_s: MaybeThousandths = None
@@ -288,6 +289,7 @@ class Applied:
     consistency: str = ""
     safe_mode: str = ""
     executes: Annotated[str, Wire(is_added_later=True)] = ""
+    kept_rows: Annotated[int, Wire(is_added_later=True)] = 0
 
     def at_rest(self) -> "Applied":
         """The values that stay true when the task does not run."""

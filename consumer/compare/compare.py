@@ -5,7 +5,7 @@ further session on each side reads the structure and finds the borders, and one 
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -18,6 +18,7 @@ from millrace.consumer.compare.stored import State
 from millrace.consumer.compare.table import Pair
 from millrace.consumer.compare.tables import ALTERED, LOADED, Admits, pairs
 from millrace.consumer.load.throttle import threads_running
+from millrace.consumer.target.aside import kept_tables
 from millrace.consumer.target.streams import tables_in_loads
 from millrace.drivers.mysql.catalog import TableKey
 from millrace.drivers.mysql.chunks.borders import chunks
@@ -133,12 +134,22 @@ def compare_sets(
                     given.state.save(result)
                 found.add(result.job.pair.name, result.part)
                 given.seen(result)
+        found.kept = _kept(sides, ends.task or written_by, [table.pair for table in begun])
     for pair in altered:
         found.leave_out(pair.name, ALTERED)
     found.differences.sort(key=lambda one: one.table)
     if given.state is not None:
         given.state.end(found)
     return found
+
+
+def _kept(sides: Sides, task: str, compared: Sequence[Pair]) -> dict[str, int]:
+    """How many rows of these tables the task keeps aside, by name."""
+    if not task:
+        return {}
+    found = kept_tables(sides.target, task)
+    sides.target.rollback()
+    return {pair.name: found[pair.place] for pair in compared if pair.place in found}
 
 
 class _Table:

@@ -41,6 +41,7 @@ from millrace.consumer.compare.show import RECORD_BYTES_MAX, row_record, source_
 from millrace.consumer.compare.sides import Sides, batches, contains, states
 from millrace.consumer.compare.table import Pair
 from millrace.consumer.tables.generated_columns import fix_of_refusal
+from millrace.consumer.target.aside import kept_tables
 from millrace.consumer.target.merged_tables import merged_targets
 from millrace.consumer.target.progress import DATABASE
 from millrace.consumer.target.streams import tables_in_loads
@@ -49,6 +50,7 @@ from millrace.drivers.mysql.connection import LENIENT_MODE, MySqlSession, Row, c
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
+from millrace.wording import counted
 
 BATCH_ROWS = 100  # some 10 ms; apply waits so long
 SOURCE_WAIT_S = 2.0  # for a replica, as long as a turn of apply may wait for a join of streams
@@ -122,6 +124,9 @@ def _repair_batch(
             _refuse(pair, "tasks merge tables into it, whose rows the source does not have")
             return left
         if pair.place in tables_in_loads(session, sides.ends.task):
+            return left
+        if kept := kept_tables(session, sides.ends.task).get(pair.place):
+            _refuse(pair, f"{counted(kept, 'row')} of it kept aside, which a replay changes")
             return left
         if sides.reached is None or not contains(session, sides.ends.task, sides.reached):
             return left

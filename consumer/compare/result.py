@@ -65,7 +65,7 @@ class Comparison:
     ``unsettled``: rows that changed at each look, and chunks of tables that were altered. Nothing is known about them.
     ``left_out``: why tables, or chunks of them, were not compared. ``repaired``: of the differences.
     ``structure``: how definitions differ, and views and others of one side. ``unread``: columns of a task's view that
-    are not compared, with the reason, by table.
+    are not compared, with the reason, by table. ``kept``: rows that the task keeps aside, by table.
     """
 
     tables: int = 0
@@ -77,6 +77,7 @@ class Comparison:
     structure: list[Change] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     unread: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    kept: dict[str, int] = field(default_factory=dict)
 
     @property
     def difference_count(self) -> int:
@@ -95,8 +96,9 @@ class Comparison:
 
     @property
     def is_equal(self) -> bool:
-        """True without any difference, if nothing was left out."""
-        return self.has_equal_rows and not self.structure_count and not self.unread
+        """True without any difference, if nothing was left out, and no row is kept aside."""
+        is_whole = not self.unread and not self.kept
+        return self.has_equal_rows and not self.structure_count and is_whole
 
     @property
     def is_done(self) -> bool:

@@ -154,7 +154,8 @@ class State:
                 found.difference_count,
                 found.unsettled,
                 found.repaired,
-                found.structure_count or int(bool(found.unread)),  # so it is not "equal"
+                found.structure_count
+                or int(bool(found.unread or found.kept)),  # so it is not "equal"
                 json.dumps(found.counts.most_common(TABLES_MAX)),
                 self.task,
             ),

@@ -72,13 +72,14 @@ class Notes:
     """Facts for a task's status. ``triggers``: those on tables that the topic writes.
 
     ``in_order``: tables that one lane applies, and why. ``only_left_out``: see ``TablePlans``. ``shown``: while the
-    task waits for its start, the GTID set of the last control record; "" if there was none.
+    task waits for its start, the GTID set of the last control record; "" if there was none. ``kept``: rows aside.
     """
 
     triggers: tuple[str, ...] = ()
     in_order: tuple[tuple[str, str], ...] = ()
     only_left_out: str = ""
     shown: str = ""
+    kept: int = 0
 
 
 class TablePlans:

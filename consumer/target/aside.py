@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from millrace.consumer.target.progress import DATABASE
 from millrace.drivers.mysql.catalog import TableKey
 from millrace.drivers.mysql.connection import MySqlSession
+from millrace.errors import Fatal
 
 ROWS_MAX = 10_000  # of a task: a replay of all takes seconds, and their keys some MB
 BYTES_MAX = 256 << 20  # of their records, on the target
@@ -74,11 +75,16 @@ def kept_size(connection: MySqlSession, task: str) -> KeptSize:
 
 def kept_tables(connection: MySqlSession, task: str) -> dict[TableKey, int]:
     """The target's tables with kept rows, each with the number of rows."""
-    rows = connection.query(
-        f"SELECT target_database, target_table, COUNT(*) FROM {DATABASE}.aside WHERE task = %s"
-        " GROUP BY target_database, target_table",
-        (task,),
-    )
+    try:
+        rows = connection.query(
+            f"SELECT target_database, target_table, COUNT(*) FROM {DATABASE}.aside WHERE task = %s"
+            " GROUP BY target_database, target_table",
+            (task,),
+        )
+    except Fatal as exc:
+        if exc.code != "MR-5012":
+            raise
+        return {}  # the task has not run with this version
     return {(str(database), str(table)): _int(count) for database, table, count in rows}
 
 

@@ -15,6 +15,7 @@ from millrace.consumer.turn.driver import Figures
 from millrace.errors import Retryable
 from millrace.schemas.stages import Applied, AppliedCounts, Incidents, Loaded
 from millrace.schemas.status import TaskReport, TaskState
+from millrace.wording import counted
 
 NONE = Incidents()
 TABLES_NAMED = 5  # tables in a status
@@ -52,7 +53,7 @@ def running_report(
         fix=shown.fix if shown else "",
         gtid_set=mark.gtid_set,
         seq=max(mark.seq, 0),
-        warnings=tuple(filter(None, (filtered, comparing.warning))),
+        warnings=tuple(filter(None, (filtered, kept_warning(figures), comparing.warning))),
         compared=comparing.stage,
         applied=replace(
             pace,
@@ -68,6 +69,7 @@ def running_report(
             consistency=consistency,
             safe_mode=safe_mode,
             executes=statement,
+            kept_rows=figures.notes.kept,
         ),
         loaded=loads.loaded,
     )
@@ -104,6 +106,14 @@ def filter_warning(figures: Figures) -> str:
         "`include` and `exclude` leave out every table that the topic has rows of so far, such as"
         f" {figures.notes.only_left_out}"
     )
+
+
+def kept_warning(figures: Figures) -> str:
+    """A note for the operator while rows are kept aside; else ""."""
+    if not figures.notes.kept:
+        return ""
+    rows = counted(figures.notes.kept, "row")
+    return f"{rows} kept aside: `millrace conflict list TASK` shows them"
 
 
 def in_order_text(found: Sequence[tuple[str, str]]) -> str:

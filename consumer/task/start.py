@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from millrace.consumer.spark.session import FIRST_OFFSET, LANES_MAX
-from millrace.consumer.target.aside import keeps_rows
+from millrace.consumer.tables.table_plans import Notes
+from millrace.consumer.target.aside import kept_size
 from millrace.consumer.target.conflicts import forget_blocking
 from millrace.consumer.target.fence import raise_fence
 from millrace.consumer.target.loads import LoadStream, begin_stream
@@ -134,9 +135,9 @@ def applier_of(
         )
     partial = is_partial(session, task.name)
     keeps = task.rules.refused is RefusedPolicy.ASIDE
-    follows = keeps_rows(session, task.name)
+    kept = kept_size(session, task.name).rows
     session.commit()
-    if follows and task.rules.consistency is Consistency.TRANSACTIONAL:
+    if kept and task.rules.consistency is Consistency.TRANSACTIONAL:
         raise Fatal("MR-5046", "consistency: transactional waits for rows that are kept aside")
     _log.info("apply begins", task=task.name, run=owner.run, seq=mark.seq, offset=mark.next_offset)
     rules = Rules(
@@ -144,10 +145,12 @@ def applier_of(
         lane_count=min(task.rules.lanes, LANES_MAX),
         consistency=task.rules.consistency,
         safe_until=task.rules.safe_mode.until_gtid,
-        aside=AsideRule(keeps, keeps or follows),
+        aside=AsideRule(keeps, keeps or kept > 0),
     )
     assignment = Assignment(endpoint=endpoint, source=task.source, rules=rules, view=view)
-    return BatchApplier(assignment, owner, mark, is_partial=partial)
+    applier = BatchApplier(assignment, owner, mark, is_partial=partial)
+    applier.figures.notes = Notes(kept=kept)  # until the first turn ends
+    return applier
 
 
 def _check_view(task: str, view: View, stored: StoredView | None) -> None:

@@ -30,7 +30,8 @@ from millrace.consumer.records.numbers import NO_SEQS, LaneNumbers, RecordNumber
 from millrace.consumer.records.pieces import BoundedSource, Source, Taken
 from millrace.consumer.records.rows import Rows
 from millrace.consumer.records.source_transactions import WholeReader, first_transaction, last_end
-from millrace.consumer.tables.table_plans import Catalogue, TablePlans
+from millrace.consumer.tables.table_plans import Catalogue, Notes, TablePlans
+from millrace.consumer.target.aside import kept_size
 from millrace.consumer.target.loads import task_of
 from millrace.consumer.target.progress import Mark, Owner, check_fence
 from millrace.consumer.target.streams import set_unfit
@@ -154,9 +155,16 @@ class Applier:
             owner=self.owner,
             mark=self.mark,
             counts=self.counts,
-            notes=self.plans.notes(self._shown),
+            notes=self._notes(),
             is_idle=is_idle,
         )
+
+    def _notes(self) -> Notes:
+        notes, kept = self.plans.notes(self._shown), 0
+        if self.writing.aside.follows:
+            kept = kept_size(self._session, self.owner.task).rows
+            self._session.rollback()
+        return replace(notes, kept=kept)
 
     @property
     def _is_scanning(self) -> bool:

@@ -105,6 +105,7 @@ class BatchApplier:
             offsets=Offsets(begin=self.begin, end=records.end, until=self.until),
             turn_s=PARTIAL_TURN_S if self.is_partial else math.inf,
             is_partial=self.is_partial,
+            keeps_rows=self.figures.notes.kept > 0,
         )
         count = self.conductor.share_count(records, order, self.mark)
         solo_s = self.conductor.solo_s() if count else 0.0

@@ -71,7 +71,7 @@ class TurnOrder:
     """One turn of a task. ``topic_id``: Kafka's id of the topic, for the mark ("": unknown).
 
     ``turn_s``: it ends after this time. ``is_partial``: the task loads tables, so the executor reads what this stream
-    applies (``target.load_range``).
+    applies (``target.load_range``). ``keeps_rows``: rows were kept aside when the last turn ended.
     """
 
     owner: Owner
@@ -80,6 +80,7 @@ class TurnOrder:
     offsets: Offsets = field(default_factory=Offsets)
     turn_s: float = math.inf
     is_partial: bool = False
+    keeps_rows: bool = False
 
     @property
     def why_solo(self) -> str:
@@ -88,6 +89,8 @@ class TurnOrder:
             return "a source transaction is one target transaction, in one executor"
         if self.is_partial or self.offsets.until >= 0:
             return "the range of a load is checked by one executor"
+        if self.keeps_rows:
+            return "the keys of kept rows are computed again by one executor"
         return "" if self.turn_s == math.inf else "it ends before its work does"
 
 

@@ -328,6 +328,7 @@ def test_compare_exits_with_1_and_names_the_difference(
         "is_equal": True,
         "details": [],
         "left_out": [],
+        "kept_aside": [],
         "columns_left_out": [],
         "structure": [],
     }
@@ -361,6 +362,7 @@ def test_compare_exits_with_1_and_names_the_difference(
         "is_equal": False,
         "details": DIFFERENCES,
         "left_out": [],
+        "kept_aside": [],
         "columns_left_out": [],
         "structure": [],
     }

@@ -288,6 +288,21 @@ def test_table_that_a_load_copies_is_neither_different_nor_repaired(follower: Fo
     assert follower.target.execute(f"SELECT COUNT(*) FROM {DATABASE}.t") == [(ROWS - 10,)]
 
 
+def test_table_with_kept_rows_is_named_and_not_repaired(follower: Follower) -> None:
+    """A replay would change what the repair has written. The row of another table is repaired."""
+    follower.target.execute(f"DELETE FROM {DATABASE}.t WHERE id < 10")
+    follower.target.execute(f"DELETE FROM {DATABASE}.c WHERE b = 3 LIMIT 1")
+    follower.target.execute(
+        "INSERT INTO millrace.aside VALUES (%s, 1, %s, 't', %s, 't', 0, 0, 1)",
+        (follower.task, DATABASE, DATABASE),
+    )
+    with capture_logs() as logs:
+        found = _repaired(follower)
+    assert found.kept == {f"{DATABASE}.t": 1}
+    assert (found.difference_count, found.repaired) == (11, 1)
+    assert _codes(logs) == ["MR-5123"]
+
+
 def test_row_that_the_target_refuses_is_left_and_named(follower: Follower) -> None:
     """A CHECK of the target refuses one row; the other row of its batch is repaired."""
     target = follower.target

@@ -58,6 +58,7 @@ def test_text_says_how_many_differences_are_not_listed(capsys: pytest.CaptureFix
             Comparison(unread={"a": ("b (masked)", "c (masked)")}),
             "rows equal, 2 columns not compared",
         ),
+        (Comparison(kept={"shop.t": 3}), "rows equal, 3 rows kept aside"),
     ],
 )
 def test_verdict_is_equal_only_if_nothing_was_left_out(
@@ -128,7 +129,9 @@ def test_rest_of_a_table_that_was_altered_is_not_equal(
     monkeypatch.setattr(run, "Sides", Altered)
     monkeypatch.setattr(run, "pairs", lambda *_, **__: [pair_of(table, table)])
     found = run.compare_sets(
-        cast(Ends, None), lambda *_: True, rules=run.Rules(pool=cast(pool.Pool, Pool()))
+        Ends(cast(Endpoint, None), cast(Endpoint, None)),
+        lambda *_: True,
+        rules=run.Rules(pool=cast(pool.Pool, Pool())),
     )
     assert found.left_out == {"shop.t": "it was altered meanwhile"}
     assert not found.is_equal

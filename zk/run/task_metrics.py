@@ -106,6 +106,7 @@ def _add_applied(found: Exposition, task: str, stage: Applied) -> None:
     found.add("millrace_applied_ddl_total", counts.ddl, task)
     found.add("millrace_applied_left_out_total", counts.left_out, task)
     found.add("millrace_applied_turns_total", counts.turns, task)
+    found.add("millrace_apply_kept_rows", stage.kept_rows, task)
     _add_loss(found, task, stage)
     incidents = counts.incidents
     for errno, count in incidents.retries.items():

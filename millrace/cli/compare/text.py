@@ -50,6 +50,7 @@ def print_plain(
             for one in found.differences
         ],
         "left_out": [{"table": table, "why": why} for table, why in found.left_out.items()],
+        "kept_aside": [{"table": table, "rows": rows} for table, rows in found.kept.items()],
         "columns_left_out": [
             {"table": table, "columns": list(columns)} for table, columns in found.unread.items()
         ],
@@ -87,6 +88,10 @@ def print_text(origin: "ReadMember", found: "Comparison", *, has_waited: bool = 
         f"{table}: columns not compared: {', '.join(columns)}"
         for table, columns in found.unread.items()
     ]
+    lines += [
+        f"{table}: {counted(rows, 'row')} kept aside: `millrace conflict list`"
+        for table, rows in found.kept.items()
+    ]
     for line in lines:
         out.print(printable(line), markup=False, highlight=False, soft_wrap=True)
     verdict = _verdict(found)
@@ -98,6 +103,8 @@ def print_text(origin: "ReadMember", found: "Comparison", *, has_waited: bool = 
         verdict += f", {counted(found.structure_count, 'difference')} of structure"
     if found.unread:
         verdict += f", {counted(sum(map(len, found.unread.values())), 'column')} not compared"
+    if found.kept:
+        verdict += f", {counted(sum(found.kept.values()), 'row')} kept aside"
     tables, rows = counted(found.tables, "table"), counted(found.rows, "row")
     out.print(f"{tables}, {rows}: {verdict}")
 

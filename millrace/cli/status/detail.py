@@ -136,6 +136,8 @@ def _applied(report: TaskReport, stage: Applied) -> Iterator[str]:
     yield f"  rules     consistency {stage.consistency or '-'}" + (
         f", safe mode {stage.safe_mode}" if stage.safe_mode else ""
     )
+    if stage.kept_rows:
+        yield f"  aside     {counted(stage.kept_rows, 'row')} that the target refused, or that follow one"
     if stage.in_order:
         yield f"  in order  {stage.in_order}"
 
