@@ -4,15 +4,23 @@ The rules are those of a load (``consumer.load``). A task that has progress load
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from millrace.checks.requirement import Area, Requirement, Subject, shortened
-from millrace.consumer.load.plan import Ends, Sides, missing_rights, read_sides, table_sizes
+from millrace.consumer.load.plan import (
+    Ends,
+    Sides,
+    check_structure,
+    missing_rights,
+    read_sides,
+    table_sizes,
+)
 from millrace.consumer.load.prepare import has_rows
 from millrace.consumer.load.source import choose_source
-from millrace.consumer.load.tables import Admission, check_same, missing_on
+from millrace.consumer.load.tables import Admission, missing_on
 from millrace.consumer.target import loads
 from millrace.consumer.target.progress import Owner, read_mark
+from millrace.consumer.view.source_texts import compares_texts, read_source_texts
 from millrace.drivers.mysql.catalog import TableKey
 from millrace.drivers.mysql.connection import MySqlSession, connect
 from millrace.drivers.mysql.primary import primary_member
@@ -44,7 +52,11 @@ def check_load(use: RowsUse) -> Iterator[Requirement]:
         member = choose_source(use.source, use.directives, from_primary=from_primary)
         yield subject.ok("a member to read", f"{member.name}, lag {member.lag_s:g} s")
         with connect(member.endpoint) as source:
-            admission = Admission.of(use.source, use.capture, task)
+            view = task.view
+            if compares_texts(view):
+                texts = read_source_texts(view, (), use.source)
+                view = replace(view, collations=texts.weights)
+            admission = Admission.of(use.source, use.capture, replace(task, view=view))
             if missing := missing_rights(source, admission):
                 yield subject.fail("MR-5007", "privileges", found=str(missing), fix=missing.fix)
             else:
@@ -83,20 +95,22 @@ def _copied(target: MySqlSession, task: ApplyTask) -> frozenset[TableKey]:
 def _judge_tables(
     subject: Subject, sides: Sides, target: MySqlSession, copied: frozenset[TableKey]
 ) -> Iterator[Requirement]:
-    """MR-5091 and MR-5092 for tables that the target has. Those that are being copied may have rows."""
-    is_same = sides.source.flavour is sides.target.flavour
+    """MR-5091, and the errors of ``check_structure``, for tables that the target has.
+
+    Those that are being copied may have rows.
+    """
     filled = []
     for table in sides.tables:
-        there = sides.target.tables.get(table.key)
+        there = sides.target.tables.get(table.place)
         if there is None:
             continue
         try:
-            check_same(table, there, is_same_flavour=is_same)
+            check_structure(table, sides)
         except Fatal as error:
             yield subject.error("structure on the target", error)
         is_own = there.is_sequence or table.key in copied
-        if not is_own and has_rows(target, table.key):
-            filled.append(".".join(table.key))
+        if not is_own and has_rows(target, table.place):
+            filled.append(table.shown)
     if filled:
         wanted = "empty tables"
         yield subject.fail("MR-5091", "rows on the target", found=shortened(filled), wanted=wanted)

@@ -76,7 +76,7 @@ class Work:
                 raise
             sides.rollback()
             return ChunkResult(job, Part(0, unsettled=1, left_out=ALTERED), "")
-        if found.part.differing and job.pair.place in before | _loading(sides):
+        if found.part.differing and job.pair.loaded_as in before | _loading(sides):
             return ChunkResult(job, Part(0, unsettled=1, left_out=LOADED), "")
         return found
 

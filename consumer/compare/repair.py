@@ -123,7 +123,7 @@ def _repair_batch(
         if pair.place in merged_targets(session):
             _refuse(pair, "tasks merge tables into it, whose rows the source does not have")
             return left
-        if pair.place in tables_in_loads(session, sides.ends.task):
+        if pair.loaded_as in tables_in_loads(session, sides.ends.task):
             return left
         if kept := kept_tables(session, sides.ends.task).get(pair.place):
             _refuse(pair, f"{counted(kept, 'row')} of it kept aside, which a replay changes")

@@ -102,13 +102,14 @@ class Pair:
     """A table of the source and the table of the target that shall have its rows.
 
     ``names``: the columns that both have, as the source writes them, or as the view does. ``view``: its hash, if it
-    changes the table.
+    changes the table. ``state``: its name in the states of loads; ("", "") for that of the target.
     """
 
     source: Side
     target: Side
     names: tuple[str, ...]
     view: str = ""
+    state: TableKey = ("", "")
 
     @property
     def name(self) -> str:
@@ -120,6 +121,11 @@ class Pair:
     def place(self) -> TableKey:
         """The table on the target."""
         return self.target.table.key
+
+    @property
+    def loaded_as(self) -> TableKey:
+        """Its name in the states of loads."""
+        return self.place if self.state == ("", "") else self.state
 
     @property
     def is_keyed(self) -> bool:
@@ -173,9 +179,13 @@ class Pair:
 
 
 def viewed_pair(
-    viewed: ViewedRows, target: CatalogTable, *, flavours: Collection[Flavour] = ()
+    viewed: ViewedRows,
+    target: CatalogTable,
+    *,
+    state: TableKey = ("", ""),
+    flavours: Collection[Flavour] = (),
 ) -> Pair:
-    """Both sides, of which the source's has the rows of a view."""
+    """Both sides, of which the source's has the rows of a view. ``state`` as in ``Pair``."""
     pair = pair_of(viewed.table, target, flavours=flavours)
     source, other = pair.source, pair.target
     return replace(
@@ -183,6 +193,7 @@ def viewed_pair(
         source=replace(source, digest=replace(source.digest, table=viewed.rows)),
         target=replace(other, limits=viewed.limits),
         view=viewed.view,
+        state=state,
     )
 
 

@@ -137,7 +137,10 @@ def pairs(
                     found.leave_out(name, ALTERED)
                 elif viewed := _viewed(source, there[key], plan, found):
                     _note_columns(viewed, there[key], found, with_structure=with_structure)
-                    both.append(viewed_pair(viewed, there[key], flavours=flavours))
+                    state = inventory.key(*origin)
+                    both.append(viewed_pair(viewed, there[key], state=state, flavours=flavours))
+            elif inventory.key(*origin) in loaded:
+                found.leave_out(name, LOADED)
             elif (key in before) == (key in here):
                 _refuse_hidden(*((sides.source, origin) if key in there else (sides.target, key)))
                 found.note(name, "extra" if key in there else "missing", [WHOLE_VIEW])

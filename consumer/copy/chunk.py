@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from millrace.consumer.copy.columns import Kind
 from millrace.consumer.copy.form import opening_of
+from millrace.consumer.copy.masked import MaskedPackets, keys_of
 from millrace.consumer.copy.outgoing import InsertWriter, LoadWriter, Outgoing, null_refused
 from millrace.consumer.copy.table_pair import TablePair
 from millrace.consumer.kernel.text_rows import (
@@ -68,13 +69,18 @@ def copy_chunk(
     would change a value, MR-5081 if a row exists, Retryable MR-5083 if the target takes no LOAD DATA any more.
     """
     _prepare(source, target, pair)
-    packets = source.read_packets(f"{pair.select} WHERE {where}".encode())
+    keys = keys_of(pair.columns)
+    packets: RowPackets = source.read_packets(pair.rows(where).encode())
+    if keys:
+        packets = MaskedPackets(packets, keys, pair.texts, pair.name)
     incoming = Arriving(packets, bytes_max)
     make = InsertWriter if pair.load is None else LoadWriter
     outgoing: Outgoing = make(target, pair, bytes_max)
     try:
         return _Copy(pair, incoming, outgoing, parts).run(packets)
     except (Fatal, Retryable) as exc:
+        if pair.is_viewed:  # the condition may have values that the view hides
+            raise
         raise type(exc)(
             exc.code, exc.message, fix=exc.fix, **{**exc.context, "chunk": where[:_WHERE_MAX]}
         ) from exc

@@ -29,6 +29,7 @@ from enum import Enum, auto
 from millrace.consumer.tables.table_plan import SPATIAL_TYPES
 from millrace.drivers.mysql.catalog import CatalogColumn
 from millrace.schemas.sql.quoting import charset_name, quoted
+from millrace.schemas.view.view import Mask
 
 _FLOATS = {"float", "double"}
 _NUMBERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal"} | _FLOATS
@@ -67,7 +68,8 @@ class CopyColumn:
     """``name`` is the target's; ``expression`` reads the value on the source.
 
     ``load``: the form for LOAD DATA, as in ``consumer.tables.load_data.load_sql``. ``refuses_null``: only the source
-    may have NULL, for which the target would take another value.
+    may have NULL, for which the target would take another value. ``mask``: the expression reads the message of an
+    HMAC, which the client computes (``consumer.copy.masked``).
     """
 
     name: str
@@ -75,11 +77,17 @@ class CopyColumn:
     kind: Kind = Kind.PLAIN
     load: str = ""
     refuses_null: bool = False
+    mask: Mask | None = None
 
 
-def copy_column(source: CatalogColumn, target: CatalogColumn) -> CopyColumn | None:
-    """The way from a column to its column of the target; None if there is none without loss."""
-    found = _way(source, target)
+def copy_column(
+    source: CatalogColumn, target: CatalogColumn, operand: str = ""
+) -> CopyColumn | None:
+    """The way from a column to its column of the target; None if there is none without loss.
+
+    ``operand``: what is read in the place of the column; it has the column's type.
+    """
+    found = _way(source, target, operand or quoted(source.name).decode())
     if found is None:
         return None
     expression, kind = found
@@ -92,11 +100,11 @@ def copy_column(source: CatalogColumn, target: CatalogColumn) -> CopyColumn | No
     return CopyColumn(target.name, expression, kind, load, refuses_null)
 
 
-def _way(source: CatalogColumn, target: CatalogColumn) -> tuple[str, Kind] | None:
-    name, base, wanted = quoted(source.name).decode(), source.base_type, target.base_type
+def _way(source: CatalogColumn, target: CatalogColumn, name: str) -> tuple[str, Kind] | None:
+    base, wanted = source.base_type, target.base_type
     if wanted == "json":
         is_text = base == "json" or base in _TEXTS
-        return (_utf8mb4(source, name), Kind.DOCUMENT) if is_text else None
+        return (utf8mb4_of(source, name), Kind.DOCUMENT) if is_text else None
     if target.is_labelled:
         return _number_of(name, source, target) if base == wanted else None
     if base == "json" or base in _TEXTS or source.is_labelled:
@@ -142,7 +150,7 @@ def _characters(source: CatalogColumn, target: CatalogColumn, name: str) -> tupl
     charset = _charset(source)
     if charset == _charset(target) or (charset, _charset(target)) == ("utf8mb3", "utf8mb4"):
         return name, Kind.PLAIN
-    return _utf8mb4(source, name), Kind.TEXT
+    return utf8mb4_of(source, name), Kind.TEXT
 
 
 def _charset(column: CatalogColumn) -> str:
@@ -150,7 +158,8 @@ def _charset(column: CatalogColumn) -> str:
     return _ALIASES.get(column.charset, column.charset) or "utf8mb4"
 
 
-def _utf8mb4(column: CatalogColumn, name: str) -> str:
+def utf8mb4_of(column: CatalogColumn, name: str) -> str:
+    """A text in utf8mb4, as bytes; a byte that is no text if it has none there."""
     charset = _charset(column)
     if charset in ("utf8mb3", "utf8mb4"):
         return name

@@ -219,7 +219,14 @@ class Job:
                 return False
         name = table_name(*table.table.key).decode()
         begin = known[-1].chunk if known else None
-        found = chunks(source.query, name, key, rows=lambda: opened.size.rows, begin=begin)
+        found = chunks(
+            source.query,
+            name,
+            key,
+            rows=lambda: opened.size.rows,
+            begin=begin,
+            condition=opened.group.copies[0].pair.condition,
+        )
         for chunk in found:
             if opened.is_dropped:
                 break

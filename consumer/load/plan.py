@@ -7,26 +7,32 @@ missing: whatever the source does with a table after its creation is in the stor
 ``consumer.load.prepare_again`` prepares later loads, and ``consumer.load.remaining`` finds what is left to copy.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from millrace.consumer.load.prepare import has_rows
-from millrace.consumer.load.structure import definition, without_rows
+from millrace.consumer.load.prepare import check_sole, has_rows
+from millrace.consumer.load.structure import definition, hash_of, without_rows
 from millrace.consumer.load.tables import (
+    NO_COLLATIONS,
     Admission,
     SourceTable,
     check_same,
+    check_viewed,
     on_target,
     tables_to_load,
 )
 from millrace.consumer.tables.filter import Route
+from millrace.consumer.tables.related import by_sources
 from millrace.consumer.target import loads
 from millrace.consumer.target.loads import COPIES, LoadStream, LoadTable, Reach
 from millrace.consumer.target.progress import Owner
+from millrace.consumer.target.stored_view import insert_view
 from millrace.drivers.mysql.catalog import (
     ForeignKey,
     Inventory,
     TableKey,
+    read_collations,
     read_databases,
     read_inventory,
     read_sizes,
@@ -40,10 +46,16 @@ from millrace.drivers.mysql.grants import (
     needed_grants,
 )
 from millrace.errors import Fatal
+from millrace.log import get_logger
 from millrace.schemas.gtid import Flavour
 from millrace.schemas.table.table_filter import SYSTEM_DATABASES
+from millrace.schemas.view.definition import FindParent, Parent, viewed_definition
 
+UNSEEN = -1  # the seq of no record: the view holds from the first one on
+_CASCADES = re.compile(r"ON (?:DELETE|UPDATE) (?:CASCADE|SET (?:NULL|DEFAULT))")
 _LOGGING_SINCE = (9, 6, 0)  # MySQL: cascades run in SQL, and the rows they change are logged
+
+_log = get_logger("apply.load")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +85,28 @@ class Sides:
     target: Inventory
     tables: list[SourceTable]
     admission: Admission
+    logs_cascades: bool = True
+
+    @property
+    def route(self) -> Route:
+        """The choice and the names of tables."""
+        return Route(self.admission.applied, self.target.folds_names)
 
     @property
     def foreign_keys(self) -> tuple[ForeignKey, ...]:
-        """Those of both servers, by the names on the target."""
-        return (*on_target(self.source.foreign_keys, self.target), *self.target.foreign_keys)
+        """Those of both servers, by the names of states."""
+        return (*on_target(self.source.foreign_keys, self.target), *self.target_keys)
+
+    @property
+    def target_keys(self) -> tuple[ForeignKey, ...]:
+        """Those of the target, by the names of states."""
+        places = {table.key: table.place for table in self.tables}
+        return by_sources(self.target.foreign_keys, places, self.route)
 
     @property
     def known(self) -> frozenset[TableKey]:
-        """The tables of the task, on either side, by their names on the target."""
-        route = Route(self.admission.applied, self.target.folds_names)
-        there = (key for key in self.target.tables if route.chooses(*key))
+        """The tables of the task, on either side, by the names of states."""
+        there = (key for key in self.target.tables if self.route.keeps(*key))
         return frozenset((*(table.key for table in self.tables), *there))
 
 
@@ -116,8 +139,12 @@ def read_sides(ends: Ends, admission: Admission) -> Sides:
     ends.source.rollback()
     ends.target.rollback()
     logs = logs_cascades(ends.source)
-    tables = tables_to_load(source, target, admission, logs_cascades=logs)
-    return Sides(source, target, tables, admission)
+    collations = NO_COLLATIONS
+    if admission.applied.as_filter is None:
+        collations = read_collations(ends.source)
+        ends.source.rollback()
+    tables = tables_to_load(source, target, admission, logs_cascades=logs, collations=collations)
+    return Sides(source, target, tables, admission, logs)
 
 
 def logs_cascades(source: MySqlSession) -> bool:
@@ -129,24 +156,69 @@ def logs_cascades(source: MySqlSession) -> bool:
 
 
 def plan_first(ends: Ends, admission: Admission, stream: LoadStream) -> None:
-    """Plan the first load of a task and store it. Fatal MR-5007, MR-5091, MR-5092, MR-5095."""
+    """Plan the first load of a task and store it, with its view. Fatal MR-5007, MR-5091, MR-5092, MR-5095.
+
+    Those of ``check_viewed``, too, and MR-5207 if another task writes the table.
+    """
     check_rights(ends.source, admission)
     sides = read_sides(ends, admission)
-    is_same = sides.source.flavour is sides.target.flavour
     for table in sides.tables:
-        if (there := sides.target.tables.get(table.key)) is None:
+        if table.viewed is not None:
+            check_sole(ends.target, ends.owner.task, table.place, is_viewed=True)
+        if table.place not in sides.target.tables:
             continue
-        check_same(table, there, is_same_flavour=is_same)
-        if not table.table.is_sequence and has_rows(ends.target, table.key):
-            name = ".".join(table.key)
-            raise Fatal("MR-5091", f"{name} has rows on the target", table=name)
+        check_structure(table, sides)
+        if not table.table.is_sequence and has_rows(ends.target, table.place):
+            raise Fatal("MR-5091", f"{table.shown} has rows on the target", table=table.shown)
     sizes = table_sizes(ends.source)
+    task = ends.owner.task
     loads.plan_load(
         ends.target,
         ends.owner,
         stream,
         [planned(table, definition_of(ends, table), stream, sizes) for table in sides.tables],
+        also=lambda: insert_view(ends.target, task, admission.applied, begin_seq=UNSEEN),
     )
+
+
+def check_structure(table: SourceTable, sides: Sides) -> None:
+    """Errors of ``check_viewed`` or ``check_same`` if the target's table does not take the rows."""
+    if table.viewed is not None:
+        check_viewed(table, sides.target)
+    else:
+        is_same = sides.source.flavour is sides.target.flavour
+        check_same(table, sides.target.tables[table.place], is_same_flavour=is_same)
+
+
+def creation_of(table: SourceTable, text: str, sides: Sides) -> str:
+    """The statement that creates the table. ``text``: its definition on the source.
+
+    Fatal MR-5206 if the target would be without a foreign key whose cascades the source does not log.
+    """
+    if table.viewed is None:
+        return text
+    made = viewed_definition(text, table.viewed.view, table.viewed.schema, _parents(sides))
+    lost = [line for line in made.left_out if "FOREIGN KEY" in line and _CASCADES.search(line)]
+    if lost and not sides.logs_cascades:
+        what = f"{table.shown}: the view has no parent for {lost[0]}, whose cascades the source does not log"
+        raise Fatal("MR-5206", what, table=table.shown)
+    if made.left_out:
+        _log.warning("a table is created in part", table=table.shown, left_out=list(made.left_out))
+    return made.sql
+
+
+def _parents(sides: Sides) -> FindParent:
+    known = {table.table.key: table for table in sides.tables}
+
+    def find(database: str, name: str) -> Parent | None:
+        table = known.get((database, name))
+        if table is None:
+            return None
+        if table.viewed is not None:
+            return Parent.of(table.viewed.view, table.viewed.schema)
+        return Parent(table.place, {column.lower(): column for column in table.table.columns})
+
+    return find
 
 
 def definition_of(ends: Ends, table: SourceTable) -> str:
@@ -159,12 +231,13 @@ def planned(
     table: SourceTable, text: str, stream: LoadStream, sizes: Mapping[TableKey, tuple[int, int]]
 ) -> LoadTable:
     """The table as it is stored before its first row. ``text``: its definition."""
+    plain = without_rows(text)
     return LoadTable(
         table.key,
         COPIES,
         Reach(stream.begin),
         table.chunk_key.order_name if table.chunk_key else "",
-        without_rows(text),
+        plain if table.viewed is None else hash_of(plain),
         expected=sizes.get(table.table.key, (0, 0))[0],
         detail=table.why_snapshot,
     )

@@ -9,8 +9,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from millrace.consumer.load.tables import SourceTable
-from millrace.consumer.target.progress import Owner, check_fence
+from millrace.consumer.target.merged_tables import merged_targets
+from millrace.consumer.target.progress import DATABASE, Owner, check_fence
 from millrace.consumer.target.running_statement import lock
+from millrace.consumer.target.stored_view import read_view, tasks_that_write
 from millrace.consumer.write.ddl_session import run_statement
 from millrace.drivers.mysql.catalog import CatalogTable, TableKey
 from millrace.drivers.mysql.connection import MySqlSession, connect, stored_text, text_of
@@ -46,8 +48,9 @@ def create_tables(
     if not tables:
         return
     with _statements(target, owner) as session:
-        for database in sorted({table.table.database for table, _ in tables}):
-            name = next(t.key[0] for t, _ in tables if t.table.database == database)
+        # a new database is like that of one of its tables
+        databases = {table.place[0]: table.table.database for table, _ in reversed(tables)}
+        for name, database in sorted(databases.items()):
             _create_database(source, session, database, name)
         for table, text in tables:
             _create_table(session, table, text)
@@ -70,8 +73,8 @@ def _create_database(source: MySqlSession, session: MySqlSession, database: str,
 def _create_table(session: MySqlSession, table: SourceTable, text: str) -> None:
     if table.table.is_sequence and session.flavour is Flavour.MYSQL:
         raise Fatal("MR-5028", f"{table.name} is a sequence, and the target is MySQL")
-    session.query(b"USE " + quoted(table.key[0]))
-    _execute(session, text, table.name)
+    session.query(b"USE " + quoted(table.place[0]))
+    _execute(session, text, table.shown)
 
 
 def _execute(session: MySqlSession, sql: str, name: str) -> None:
@@ -92,8 +95,14 @@ def has_rows(target: MySqlSession, key: TableKey) -> bool:
     return bool(found)
 
 
-def empty_table(target: MySqlSession, owner: Owner, key: TableKey, *, is_versioned: bool) -> None:
-    """Delete all rows of a table, and its history. Retryable MR-5005 if another session holds it."""
+def empty_table(
+    target: MySqlSession, owner: Owner, key: TableKey, *, is_versioned: bool, is_viewed: bool
+) -> None:
+    """Delete all rows of a table, and its history. Retryable MR-5005 if another session holds it.
+
+    The only function that empties a table for a load. Fatal MR-5207 if another task writes the table.
+    """
+    check_sole(target, owner.task, key, is_viewed=is_viewed)
     name = table_name(*key).decode()
     with _statements(target, owner) as session:
         if not is_versioned:
@@ -105,8 +114,32 @@ def empty_table(target: MySqlSession, owner: Owner, key: TableKey, *, is_version
         session.query(created)
 
 
+def check_sole(target: MySqlSession, stream: str, key: TableKey, *, is_viewed: bool) -> None:
+    """Fatal MR-5207 if another task may have rows in this table: a load would delete them.
+
+    ``is_viewed``: a view changes the source's table. Otherwise other tasks without a view that changes tables may
+    write the table, too: each names it, so an operator has decided so.
+    """
+    others = tasks_that_write(target, stream, [key])
+    if not is_viewed:
+        others = [task for task in others if read_view(target, task) is not None]
+    if not others and key in merged_targets(target):
+        others = ["a task that merges tables"]
+    target.rollback()
+    if others:
+        name = ".".join(key)
+        named = ", ".join(others)
+        what = f"{named} may write {name}, too, and a load would delete those rows"
+        fix = (
+            "Give each task its own table, in a task of another name. If the task that the message names was deleted,"
+            f" delete its rows in {DATABASE}.progress and {DATABASE}.view on the target."
+        )
+        raise Fatal("MR-5207", what, fix=fix, table=name)
+
+
 def drop_table(target: MySqlSession, owner: Owner, table: CatalogTable) -> None:
-    """Drop a table, or a sequence."""
+    """Drop a table, or a sequence. Fatal MR-5207 if another task writes it."""
+    check_sole(target, owner.task, table.key, is_viewed=False)
     name = table_name(*table.key).decode()
     kind = "SEQUENCE" if table.is_sequence else "TABLE"
     with _statements(target, owner) as session:

@@ -3,6 +3,9 @@
 Each is empty then and has the source's structure, or waits for another load: because of foreign keys
 (``consumer.load.linked_tables``), or because the target refuses its definition. The others of the batch do not wait for
 it. ``consumer.load.remaining`` finds what is left to copy.
+
+Under a view that changes a table, the target's table may be an operator's: it is never dropped. It is emptied if it
+takes the rows of the view (``check_viewed``), and waits with the reason if not.
 """
 
 from collections.abc import Mapping
@@ -12,6 +15,7 @@ from millrace.consumer.load.plan import (
     Ends,
     Sides,
     check_rights,
+    creation_of,
     definition_of,
     planned,
     read_sides,
@@ -19,7 +23,7 @@ from millrace.consumer.load.plan import (
 )
 from millrace.consumer.load.prepare import create_tables, drop_table, empty_table
 from millrace.consumer.load.structure import structure_of, without_rows
-from millrace.consumer.load.tables import Admission, SourceTable, differences
+from millrace.consumer.load.tables import Admission, SourceTable, check_viewed, differences
 from millrace.consumer.target import loads
 from millrace.consumer.target.loads import COPIED, COPIES, LoadStream
 from millrace.drivers.mysql.catalog import CatalogTable, TableKey
@@ -50,11 +54,13 @@ def prepare_again(ends: Ends, admission: Admission, stream: LoadStream, batch: i
     found: dict[TableKey, tuple[SourceTable, str]] = {}
     # all, before one is created: a foreign key may refer to one of another structure
     for table in left:
-        old = present.get(table.key)
         if table.key in there:
             found[table.key] = wanted = there[table.key], definition_of(ends, there[table.key])
-            is_other = old is not None and _differs(ends, sides, wanted, old)
+            old = present.get(wanted[0].place)
+            is_other = wanted[0].viewed is None and old is not None
+            is_other = is_other and _differs(ends, sides, wanted, present[table.key])
         else:
+            old = present.get(table.key)
             is_other = table.key in only_there
         if old is not None and is_other:
             drop_table(ends.target, ends.owner, old)
@@ -62,19 +68,32 @@ def prepare_again(ends: Ends, admission: Admission, stream: LoadStream, batch: i
     refused: dict[TableKey, Fatal] = {}
     for table in left:
         if table.key not in found:
+            _empty_gone(ends, sides, table.key)
             loads.finish_tables(ends.target, ends.owner, [table.key])
             continue
-        if (old := present.get(table.key)) is None:
-            try:
-                create_tables(ends.source, ends.target, ends.owner, [found[table.key]])
-            except Fatal as exc:
-                if exc.code != "MR-5094":
-                    raise
-                refused[table.key] = exc
-                continue
-        elif not old.is_sequence:
-            empty_table(ends.target, ends.owner, table.key, is_versioned=old.is_versioned)
-        loads.reset(ends.target, ends.owner, planned(*found[table.key], stream, sizes))
+        source, text = found[table.key]
+        try:
+            if (old := present.get(source.place)) is None:
+                created = creation_of(source, text, sides)
+                create_tables(ends.source, ends.target, ends.owner, [(source, created)])
+            elif not old.is_sequence:
+                if source.viewed is not None:
+                    check_viewed(source, sides.target)
+                is_viewed = source.viewed is not None
+                versioned = old.is_versioned
+                empty_table(
+                    ends.target,
+                    ends.owner,
+                    source.place,
+                    is_versioned=versioned,
+                    is_viewed=is_viewed,
+                )
+        except Fatal as exc:
+            if exc.code != "MR-5094" and source.viewed is None:
+                raise
+            refused[table.key] = exc
+            continue
+        loads.reset(ends.target, ends.owner, planned(source, text, stream, sizes))
     if refused:
         _let_refused_wait(ends, sides, batch, refused)
 
@@ -89,6 +108,21 @@ def _let_refused_wait(
     waiting = let_linked_wait(ends, sides, reasons, of_batch, linked=_LINKED)
     if not any(stored[key].state in (COPIES, COPIED) for key in of_batch - waiting):
         raise next(iter(refused.values()))
+
+
+def _empty_gone(ends: Ends, sides: Sides, key: TableKey) -> None:
+    """Empty the target's table of a viewed one that the source does not have any more."""
+    route = sides.route
+    if route.only_chooses or not route.view.changes(*key, folds=route.folds_names):
+        return
+    name = route.target_of(*key)
+    if name is None:
+        return
+    place = sides.target.key(*name)
+    if place not in sides.target.tables or any(one.place == place for one in sides.tables):
+        return
+    is_versioned = sides.target.tables[place].is_versioned
+    empty_table(ends.target, ends.owner, place, is_versioned=is_versioned, is_viewed=True)
 
 
 def _differs(

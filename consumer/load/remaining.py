@@ -15,13 +15,21 @@ from millrace.consumer.copy import TablePair
 from millrace.consumer.load.copies import Group
 from millrace.consumer.load.copy_order import CopyTable
 from millrace.consumer.load.linked_tables import let_apart_wait, let_linked_wait
-from millrace.consumer.load.plan import Ends, Sides, definition_of, read_sides, table_sizes
+from millrace.consumer.load.plan import (
+    Ends,
+    Sides,
+    check_structure,
+    creation_of,
+    definition_of,
+    read_sides,
+    table_sizes,
+)
 from millrace.consumer.load.prepare import create_tables, empty_table
-from millrace.consumer.load.structure import structure_of, without_rows
-from millrace.consumer.load.tables import Admission, SourceTable, check_same, groups, missing_on
+from millrace.consumer.load.structure import is_as, is_stored
+from millrace.consumer.load.tables import CASCADES, Admission, SourceTable, groups, missing_on
 from millrace.consumer.target import loads
 from millrace.consumer.target.loads import COPIES, WAITS, LoadTable, Reach
-from millrace.drivers.mysql.catalog import CatalogTable, TableKey
+from millrace.drivers.mysql.catalog import TableKey
 from millrace.drivers.mysql.chunks.key import chunk_key
 from millrace.errors import Fatal
 from millrace.schemas.documents import LoadRules
@@ -42,12 +50,11 @@ def groups_left(ends: Ends, admission: Admission, rules: LoadRules, batch: int) 
     waiting = _let_wait(ends, sides, wanted)
     if batch != loads.FIRST:
         left = wanted.keys() - waiting
-        waiting |= let_apart_wait(ends, sides, batch, left, sides.target.foreign_keys)
+        waiting |= let_apart_wait(ends, sides, batch, left, sides.target_keys)
     kept = [_as_planned(there[key], wanted[key]) for key in wanted if key not in waiting]
-    if batch == loads.FIRST:
-        is_same = sides.source.flavour is sides.target.flavour
-        for table in kept:  # the target may have changed it as it created it, or had it before
-            check_same(table, sides.target.tables[table.key], is_same_flavour=is_same)
+    for table in kept:  # the target may have changed it as it created it, or had it before
+        if batch == loads.FIRST or table.viewed is not None:
+            check_structure(table, sides)
     structures = {key: table.structure for key, table in wanted.items()}
     sizes = table_sizes(ends.source)
     found = [_group(members, sides, sizes, structures, rules) for members in groups(kept)]
@@ -79,11 +86,12 @@ def _let_wait(
     there = {table.key: table for table in sides.tables}
     changed: dict[TableKey, str] = {}
     for key, planned in wanted.items():
-        table, present = there.get(key), sides.target.tables.get(key)
+        table = there.get(key)
+        present = sides.target.tables.get(key if table is None else table.place)
         why = _why_changed(ends, table, planned)
         if present is None:
             why = _DROPPED
-        elif table is not None and not why and not _fits(table, present, sides):
+        elif table is not None and not why and not _fits(table, planned, sides):
             why = _ALTERED
         if why:
             changed[key] = why
@@ -97,7 +105,7 @@ def _why_changed(ends: Ends, table: SourceTable | None, planned: LoadTable) -> s
     if table is None:
         return _DROPPED
     try:
-        is_same = structure_of(ends.source, table.table) == planned.structure
+        is_same = is_as(ends.source, table.table, planned.structure)
     except Fatal as exc:
         if exc.code != "MR-5012":  # since the structure of all tables was read
             raise
@@ -110,10 +118,15 @@ def _why_changed(ends: Ends, table: SourceTable | None, planned: LoadTable) -> s
     return "" if is_same else _ALTERED
 
 
-def _fits(table: SourceTable, present: CatalogTable, sides: Sides) -> bool:
-    """Whether the source's columns can be copied: it may have been altered between two looks of a plan."""
+def _fits(table: SourceTable, planned: LoadTable, sides: Sides) -> bool:
+    """Whether the source's columns can be copied: it may have been altered between two looks of a plan.
+
+    Under a view the target's table may have been altered, too, so that it must be read in one snapshot now.
+    """
+    if table.viewed is not None and planned.chunk_key and table.why_snapshot not in ("", CASCADES):
+        return False
     try:
-        TablePair.of(table.table, present, sides.target)
+        _pair_of(table, sides)
     except Fatal as exc:
         if exc.code != "MR-5013":
             raise
@@ -131,7 +144,9 @@ def _create_missing(ends: Ends, admission: Admission, wanted: Mapping[TableKey, 
             continue
         found.append((table, definition_of(ends, table)))
     same = [
-        (table, text) for table, text in found if without_rows(text) == wanted[table.key].structure
+        (table, creation_of(table, text, sides))
+        for table, text in found
+        if is_stored(text, wanted[table.key].structure)
     ]
     create_tables(ends.source, ends.target, ends.owner, same)
 
@@ -158,14 +173,24 @@ def _group(
     return Group(tuple(members), copies, max(sizes_of))
 
 
+def _pair_of(table: SourceTable, sides: Sides) -> TablePair:
+    target = sides.target.tables[table.place]
+    if (viewed := table.viewed) is None:
+        return TablePair.of(table.table, target, sides.target)
+    return TablePair.under(table.table, viewed.schema, viewed.view, target, sides.target)
+
+
 def _pair(table: SourceTable, sides: Sides) -> TablePair:
     """Rows of chunks may have been moved meanwhile: of two with a value of a unique key, the last one is kept.
 
-    The other one was changed after the load began, so the topic brings it back.
+    The other one was changed after the load began, so the topic brings it back. Under a view, the only key of the
+    target may be another one than that of the chunks.
     """
-    pair = TablePair.of(table.table, sides.target.tables[table.key], sides.target)
-    is_plain = table.chunk_key is None or len(pair.target.unique_keys) < 2
-    return pair if is_plain else pair.replacing()
+    pair = _pair_of(table, sides)
+    if table.chunk_key is None:
+        return pair
+    keys = pair.target.unique_keys
+    return pair.replacing() if len(keys) > 1 or table.viewed is not None else pair
 
 
 def _start_over(ends: Ends, group: Group, stored: Mapping[TableKey, LoadTable]) -> None:
@@ -175,5 +200,11 @@ def _start_over(ends: Ends, group: Group, stored: Mapping[TableKey, LoadTable]) 
         return
     for source, table in zip(group.tables, planned, strict=True):
         if not source.table.is_sequence:
-            empty_table(ends.target, ends.owner, table.key, is_versioned=source.table.is_versioned)
+            empty_table(
+                ends.target,
+                ends.owner,
+                source.place,
+                is_versioned=source.table.is_versioned,
+                is_viewed=source.viewed is not None,
+            )
         loads.reset(ends.target, ends.owner, replace(table, reach=Reach(table.reach.begin)))

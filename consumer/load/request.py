@@ -18,7 +18,7 @@ from millrace.consumer.load.plan import check_rights, table_sizes
 from millrace.consumer.load.requested_tables import Known, chosen, every
 from millrace.consumer.load.tables import Admission
 from millrace.consumer.tables.filter import Route
-from millrace.consumer.tables.related import related
+from millrace.consumer.tables.related import by_sources, related
 from millrace.consumer.target.loads import set_waiting
 from millrace.consumer.target.progress import DATABASE
 from millrace.drivers.mysql.catalog import TableKey, read_inventory
@@ -78,10 +78,13 @@ def prepare(session: MySqlSession, task: ApplyTask, names: Sequence[str], known:
         raise Fatal("MR-4236", f"the target has no table that {task.name} admits", task=task.name)
     target = known.target
     route = Route(task.view, target.folds_names)
-    with_them = related(asked, target.foreign_keys, route) - asked
+    places = {name: known.place(name) for name in known.on_source if route.chooses(*name)}
+    foreign_keys = by_sources(target.foreign_keys, places, route)
+    with_them = related(asked, foreign_keys, route) - asked
     sizes = table_sizes(session)
     both = asked | with_them
-    there = {name: sizes.get(name, (0, 0))[0] for name in both if name in target.tables}
+    named = ((name, known.place(name)) for name in both)
+    there = {name: sizes.get(place, (0, 0))[0] for name, place in named if place in target.tables}
     return Request(asked, with_them, there, both - known.on_source.keys())
 
 

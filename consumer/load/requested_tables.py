@@ -8,6 +8,9 @@
     is only on the target                                dropped there, as the source has     no
     is on neither side                                   MR-4209 with names that are near     -
 
+A name is that of the source's table. Under a view that changes it, the target's may be another one (``place``), and a
+table that the source does not have can't be asked for.
+
 Names are compared as the servers do: if the source or the target stores them in lower case, the case does not matter.
 """
 
@@ -42,18 +45,31 @@ class Known:
     @cached_property
     def admitted(self) -> frozenset[TableKey]:
         """The tables of both sides that the task admits."""
-        return frozenset(
-            name for name in {*self.on_source, *self.target.tables} if self.admits(name)
+        there = {*self.on_source, *filter(self._keeps, self.target.tables)}
+        return frozenset(name for name in there if self.admits(name))
+
+    @cached_property
+    def _route(self) -> Route:
+        return Route(self.admission.applied, self.target.folds_names)
+
+    def _keeps(self, name: TableKey) -> bool:
+        """Whether a name on the target can only be that of the source's table, or of none in the view."""
+        return self._route.only_chooses or self._route.keeps(*name)
+
+    def place(self, name: TableKey) -> TableKey:
+        """The table on the target."""
+        found = self._route.target_of(
+            *(self.on_source[name].key if name in self.on_source else name)
         )
+        return name if found is None else self.target.key(*found)
 
     def admits(self, name: TableKey) -> bool:
         """Whether the task admits a table of this name. No task admits one of a system database."""
-        route = Route(self.admission.applied, self.target.folds_names)
-        return TableFilter().admits(*name) and route.chooses(*name)
+        return TableFilter().admits(*name) and self._route.chooses(*name)
 
     def has(self, name: TableKey) -> bool:
         """Whether one of the servers has this table."""
-        return name in self.on_source or name in self.target.tables
+        return name in self.on_source or (name in self.target.tables and self._keeps(name))
 
     def is_captured(self, name: TableKey) -> bool:
         """Whether the topic has the rows of this table of the source."""
@@ -81,7 +97,7 @@ def chosen(names: Iterable[str], known: Known) -> frozenset[TableKey]:
             what = f"{name} is a pattern, and a load takes none"
             raise Fatal("MR-4236", what, fix=_NO_PATTERN, table=name)
         if not known.admits(key):
-            raise Fatal("MR-4236", f"`include` and `exclude` leave {name} out", table=name)
+            raise Fatal("MR-4236", f"the task leaves {name} out", table=name)
         _check(name, key, known)
         found.add(key)
     return frozenset(found)
@@ -92,7 +108,7 @@ def _check(name: str, key: TableKey, known: Known) -> None:
     if table is None:
         if key in known.views:
             raise Fatal("MR-4210", f"{name} is a view", table=name)
-        if key not in known.target.tables:
+        if not known.has(key):
             raise _no_table(name, known)
         return
     if not known.is_captured(key):
@@ -109,6 +125,8 @@ def every(known: Known) -> frozenset[TableKey]:
     """All tables of the target that the task admits and that the topic has."""
     return frozenset(
         name
-        for name in known.admitted & known.target.tables.keys() & known.on_source.keys()
-        if known.is_captured(name) and known.on_source[name].takes_rows
+        for name in known.admitted & known.on_source.keys()
+        if known.place(name) in known.target.tables
+        and known.is_captured(name)
+        and known.on_source[name].takes_rows
     )

@@ -9,13 +9,23 @@
 Tables that are linked by a cascade are read in the same snapshot, if the source does not log the rows that a cascade
 changes. If a parent is deleted after its children were read, and before it is read itself, its DELETE finds no row on
 the target, and its children stay.
+
+Under a view that changes a table, states of loads still have the source's name; ``SourceTable.place`` is the table on
+the target. That may have been there before, with wider or more columns: it is checked as for rows of the topic
+(``consumer.tables.table_plan``). It is read in chunks only if each of its unique keys is one of the source, and if it
+has no further column. Otherwise two rows of the source could have one key there, of which a REPLACE keeps the last.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
-from millrace.consumer.tables.filter import Route, check_same_rows
+from millrace.consumer.tables.filter import Route, check_not_merged
+from millrace.consumer.tables.table_plan import plan_table, target_column
+from millrace.consumer.view.layout import viewed_table
+from millrace.consumer.view.mask_keys import MaskKeys
+from millrace.consumer.view.program import view_of
 from millrace.drivers.mysql.catalog import (
     CatalogColumn,
     CatalogTable,
@@ -26,31 +36,68 @@ from millrace.drivers.mysql.catalog import (
 )
 from millrace.drivers.mysql.chunks.key import ChunkKey, chunk_key
 from millrace.drivers.mysql.grants import as_grant_pattern
+from millrace.drivers.mysql.table_schema import table_schema
 from millrace.errors import Fatal
 from millrace.schemas.documents import ApplyTask, CaptureTask, SetDocument, TableFilter
-from millrace.schemas.view.view import View
+from millrace.schemas.record.row_layout import RowLayout
+from millrace.schemas.table.structure import TableSchema
+from millrace.schemas.view.table_view import TableView
+from millrace.schemas.view.view import MaskKind, View, shown_name
 
 DIFFERENCES_NAMED = 5
+NO_COLLATIONS: Mapping[str, int] = MappingProxyType({})
 CASCADES = "it is linked by a cascade that the source does not log"
 _WIDTH = re.compile(r"(?<=int)\(\d+\)|(?<=year)\(4\)")
 
 
 @dataclass(frozen=True, slots=True)
-class SourceTable:
-    """A table to load. ``key``: its name on the target. ``why_snapshot``: "" if it is read in chunks.
+class Viewed:
+    """A table under a view that changes it. ``schema``: of the source's table. ``view_of_task``: with the weights."""
 
-    ``family``: the tables of its snapshot.
+    schema: TableSchema
+    view: TableView
+    view_of_task: View
+    folds: bool
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The unchanged values: their columns in the view by those of the source."""
+        return {
+            self.schema.columns[column.source].name: column.name
+            for column in self.view.columns
+            if column.source >= 0 and (column.mask is None or column.mask.kind is MaskKind.HMAC)
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTable:
+    """A table to load. ``key``: the source's name, as the target writes names. ``why_snapshot``: "" if it is read in
+    chunks.
+
+    ``family``: the tables of its snapshot. ``viewed``: how a view changes it.
     """
 
     key: TableKey
     table: CatalogTable
     why_snapshot: str = ""
     family: tuple[TableKey, ...] = ()
+    place: TableKey = ("", "")
+    viewed: Viewed | None = None
+
+    def __post_init__(self) -> None:
+        if self.place == ("", ""):
+            object.__setattr__(self, "place", self.key)
 
     @property
     def name(self) -> str:
         """As ``database.table``, on the source."""
         return self.table.name
+
+    @property
+    def shown(self) -> str:
+        """The name on the target, for an operator; with the source's if a view changes the table."""
+        name = ".".join(self.place)
+        return shown_name(self.name, name) if self.viewed is not None else name
 
     @property
     def chunk_key(self) -> ChunkKey | None:
@@ -68,7 +115,7 @@ class Admission:
     @classmethod
     def of(cls, source: SetDocument, capture: CaptureTask, task: ApplyTask) -> "Admission":
         """Those of both tasks; ``source`` names the heartbeat's table. Fatal MR-4116."""
-        check_same_rows(task, "a load")
+        check_not_merged(task.view, task.name)
         return cls(replace(capture.tables, hidden=source.heartbeat.table), task.view)
 
     @property
@@ -99,23 +146,90 @@ def _lower(tables: TableFilter) -> TableFilter:
 
 
 def tables_to_load(
-    source: Inventory, target: Inventory, admission: Admission, *, logs_cascades: bool
+    source: Inventory,
+    target: Inventory,
+    admission: Admission,
+    *,
+    logs_cascades: bool,
+    collations: Mapping[str, int] = NO_COLLATIONS,
 ) -> list[SourceTable]:
-    """The admitted tables of the source, by their names on the target. Fatal MR-5095 for one that can't be read."""
+    """The admitted tables of the source, by their names on the target. Fatal MR-5095 for one that can't be read.
+
+    ``collations``: the numbers of those of the source, for a view. Fatal MR-5092 or MR-5207 if two tables have one name
+    on the target, MR-5092 or MR-5201 if a table can't be read under its view.
+    """
     admits = admission.admits(source, target)
-    found: dict[TableKey, CatalogTable] = {}
+    found: dict[TableKey, SourceTable] = {}
+    route = Route(admission.applied, target.folds_names)
     for key, table in source.tables.items():
         if not admits(key):
             continue
         check_engine(".".join(key), table)
-        if (other := found.setdefault(target.key(*key), table)) is not table:
-            what = f"the target has one table for {other.name} and {table.name} of the source"
-            raise Fatal("MR-5092", what, table=other.name)
+        made = SourceTable(target.key(*key), table)
+        if _is_changed(made, route, source.foreign_keys):
+            made = _under_view(made, route, source, target, collations)
+        if (other := found.setdefault(made.place, made)) is not made:
+            if made.viewed is None and other.viewed is None:
+                what = f"the target has one table for {other.name} and {table.name} of the source"
+                raise Fatal("MR-5092", what, table=other.name)
+            what = f"the view names {table.name} {'.'.join(made.place)}, as it names {other.name}"
+            raise Fatal("MR-5207", what, table=table.name)
     tables = [
-        SourceTable(key, table, why_snapshot(table, target.tables.get(key), target))
-        for key, table in sorted(found.items())
+        replace(table, why_snapshot=why_snapshot(table, target))
+        for table in sorted(found.values(), key=lambda table: table.key)
     ]
     return tables if logs_cascades else linked(tables, on_target(source.foreign_keys, target))
+
+
+def _is_changed(table: SourceTable, route: Route, foreign_keys: Iterable[ForeignKey]) -> bool:
+    """Whether a view changes the table, or a table that a foreign key of it refers to."""
+    if route.only_chooses:
+        return False
+    kin = (foreign.parent for foreign in foreign_keys if foreign.child == table.table.key)
+    is_plain = not (table.table.is_sequence or table.table.is_versioned)
+    return any(
+        route.view.changes(*key, folds=route.folds_names)
+        for key in (table.table.key, *(kin if is_plain else ()))
+    )
+
+
+def _under_view(
+    table: SourceTable,
+    route: Route,
+    source: Inventory,
+    target: Inventory,
+    collations: Mapping[str, int],
+) -> SourceTable:
+    """The table under the rule that changes it."""
+    name = table.name
+    if table.table.is_sequence or table.table.is_versioned:
+        kind = "a sequence" if table.table.is_sequence else "system-versioned"
+        fix = f"Load it by an operator's SQL, or let a rule before the others take {name} as it is."
+        raise Fatal("MR-5092", f"{name} is {kind}, and the view changes it", fix=fix, table=name)
+    schema = table_schema(table.table, source.flavour, collations)
+    view = view_of(route.view, RowLayout.of("", schema), folds=route.folds_names)
+    assert view is not None  # it is admitted
+    viewed = Viewed(schema, view, route.view, route.folds_names)
+    return replace(table, place=target.key(*view.name), viewed=viewed)
+
+
+def check_viewed(table: SourceTable, target: Inventory) -> None:
+    """Fatal MR-5013, MR-5015, MR-5092, MR-5206, … if the target's table does not take the rows of the view."""
+    assert table.viewed is not None  # a view changes it
+    viewed, there = table.viewed, target.tables[table.place]
+    layout = RowLayout.of("", viewed.schema)
+    made = viewed_table(
+        viewed.view_of_task, layout, folds=viewed.folds, keys=MaskKeys(is_read=False)
+    )
+    assert made is not None  # it is in the view
+    plan = plan_table(made, target)
+    if there.is_versioned or plan.period:
+        what = f"{table.shown} is system-versioned only on the target"
+        raise Fatal("MR-5092", what, table=table.shown)
+    if plan.verified:
+        names = ", ".join(column.name for _, column in plan.verified)
+        what = f"{table.shown}: the target stores values of {names} that depend on the session"
+        raise Fatal("MR-5092", what, table=table.shown)
 
 
 def check_engine(name: str, table: CatalogTable) -> None:
@@ -148,14 +262,17 @@ def linked(tables: Sequence[SourceTable], foreign_keys: Iterable[ForeignKey]) ->
     return [found[table.key] for table in tables]
 
 
-def why_snapshot(table: CatalogTable, there: CatalogTable | None, target: Inventory) -> str:
-    """Why a table is read in one snapshot; "" if it is read in chunks. ``there``: that of the target, if it exists.
+def why_snapshot(source: SourceTable, target: Inventory) -> str:
+    """Why a table is read in one snapshot; "" if it is read in chunks.
 
     See ``consumer.window.safe_mode`` for the tables that it refuses.
     """
-    same = there or table
+    table, there = source.table, target.tables.get(source.place)
     if table.is_sequence:
         return ""
+    same = there or table
+    if there is None and source.viewed is not None:
+        same = _as_viewed(table, source.viewed)
     if chunk_key(table.columns, table.unique_keys) is None or not any(
         map(_identifies(same), same.unique_keys)
     ):
@@ -170,7 +287,88 @@ def why_snapshot(table: CatalogTable, there: CatalogTable | None, target: Invent
         return "it stores generated values that depend on the session"
     if there is not None and target.triggers.get(there.key):
         return "it has triggers on the target"
+    if source.viewed is not None:
+        return _why_hidden(source, source.viewed) or _why_apart(source, source.viewed, there)
     return ""
+
+
+def _why_hidden(source: SourceTable, viewed: Viewed) -> str:
+    """Why the borders of chunks can't be stored on the target; "" if they can."""
+    key = chunk_key(source.table.columns, source.table.unique_keys)
+    shown = viewed.columns
+    names = [] if key is None else key.names
+    if all(name in shown and not _is_masked(viewed, name) for name in names):
+        return ""
+    return "the view masks or leaves out a column of its key"
+
+
+def _as_viewed(table: CatalogTable, viewed: Viewed) -> CatalogTable:
+    """The table with the columns and unique keys that the load creates."""
+    names = viewed.columns
+    keys = (
+        replace(key, columns=tuple(names[name] for name in key.columns))
+        for key in table.unique_keys
+        if all(name in names for name in key.columns)
+    )
+    columns = {names[name]: column for name, column in table.columns.items() if name in names}
+    return replace(table, columns=columns, unique_keys=tuple(keys))
+
+
+def _why_apart(source: SourceTable, viewed: Viewed, there: CatalogTable | None) -> str:
+    """Why rows of the target's table can't be replaced by others of its view; "" if they can."""
+    if there is None:  # it gets the source's keys
+        return ""
+    names = {column.name.lower() for column in viewed.view.columns}
+    own = [
+        column.name
+        for column in there.columns.values()
+        if not column.generated and column.name.lower() not in names
+    ]
+    if own:
+        return f"only the target has the column {own[0]}"
+    for key in there.unique_keys:
+        if not any(
+            _implies(each, key, source.table, there, viewed) for each in source.table.unique_keys
+        ):
+            return f"only the target has the unique key {key.name}"
+    return ""
+
+
+def _implies(
+    key: UniqueKey, other: UniqueKey, table: CatalogTable, there: CatalogTable, viewed: Viewed
+) -> bool:
+    """Whether rows that differ in a key of the source differ in that key of the target, too."""
+    if not (key.is_whole and other.is_whole) or key.has_period:
+        return False
+    names = viewed.columns
+    wanted = {name.lower() for name in other.columns}
+    return all(
+        name in names
+        and names[name].lower() in wanted
+        and (column := target_column(there, names[name])) is not None
+        and _distinguishes(column, table.columns[name], is_masked=_is_masked(viewed, name))
+        for name in key.columns
+    )
+
+
+def _is_masked(viewed: Viewed, name: str) -> bool:
+    return any(
+        column.mask is not None and viewed.schema.columns[column.source].name == name
+        for column in viewed.view.columns
+        if column.source >= 0
+    )
+
+
+def _distinguishes(column: CatalogColumn, source: CatalogColumn, *, is_masked: bool) -> bool:
+    """Whether the target's column calls no two values equal that the source's calls different."""
+    if is_masked:  # 64 hex digits, of which no collation calls two equal
+        return True
+    bases = {column.base_type, source.base_type}
+    is_alike = len(bases) == 1 or bases <= _INTEGERS
+    return is_alike and column.collation == source.collation
+
+
+_INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint"}
 
 
 def _identifies(table: CatalogTable) -> Callable[[UniqueKey], bool]:
@@ -230,7 +428,7 @@ def check_same(table: SourceTable, there: CatalogTable, *, is_same_flavour: bool
         return
     more = len(found) - DIFFERENCES_NAMED
     named = "; ".join([*found[:DIFFERENCES_NAMED], *([f"and {more} more"] if more > 0 else [])])
-    raise Fatal("MR-5092", f"{'.'.join(table.key)}: {named}", table=".".join(table.key))
+    raise Fatal("MR-5092", f"{table.shown}: {named}", table=table.shown)
 
 
 def differences(
@@ -285,4 +483,4 @@ def _shown(column: CatalogColumn) -> str:
 
 def missing_on(target: Inventory, tables: Collection[SourceTable]) -> list[SourceTable]:
     """Those that the target does not have."""
-    return [table for table in tables if table.key not in target.tables]
+    return [table for table in tables if table.place not in target.tables]

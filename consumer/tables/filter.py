@@ -31,6 +31,12 @@ def check_same_rows(task: ApplyTask, what: str) -> None:
         raise Fatal("MR-4116", f"{what} of {task.name}", task=task.name)
 
 
+def check_not_merged(view: View, task: str) -> None:
+    """Fatal MR-4116 if several tables of the source may have one table of the target: no load knows whose a row is."""
+    if any(rule.merge for rule in view.rules):
+        raise Fatal("MR-4116", f"a load of {task} with `merge`", task=task)
+
+
 @dataclass(frozen=True)
 class Route:
     """The tables that a stream of a task applies. ``folds_names``: see ``Inventory``.
@@ -53,6 +59,16 @@ class Route:
     def only_chooses(self) -> bool:
         """Whether the document changes no name, row, column or value."""
         return self.view.as_filter is not None
+
+    def keeps(self, database: str, table: str) -> bool:
+        """Whether a table of this name on the target can only be the source's of the same name, unchanged."""
+        if not self.chooses(database, table):
+            return False
+        view, folds = self.view, self.folds_names
+        return self.only_chooses or not (
+            view.changes(database, table, folds=folds)
+            or view.may_name(database, table, folds=folds)
+        )
 
     def target_of(self, database: str, table: str) -> tuple[str, str] | None:
         """The name of a table on the target, as the view has it; None if the document leaves the table out."""

@@ -1,15 +1,43 @@
 """Tables that foreign keys relate: they are loaded together, and set aside together.
 
 If one stream skipped a parent's rows while another wrote those of its children, the target would refuse children whose
-parent it does not have, or a cascade would change rows that another stream has yet to write. Pure.
+parent it does not have, or a cascade would change rows that another stream has yet to write.
+
+Streams know tables by the source's names. The target's foreign keys have the names of a view: ``by_sources`` gives them
+those of the source. Pure.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from millrace.consumer.tables.filter import Route
 from millrace.drivers.mysql.catalog import ForeignKey, TableKey
 
 RELATED = "loaded with a table that a foreign key relates it to"
+
+
+def by_sources(
+    foreign_keys: Iterable[ForeignKey], places: Mapping[TableKey, TableKey], route: Route
+) -> tuple[ForeignKey, ...]:
+    """The target's foreign keys between tables of the source. ``places``: of all that are known, those on the target.
+
+    Without one that refers to, or is of, a table that no known one is.
+    """
+    if route.only_chooses:
+        return tuple(foreign_keys)
+    sources: dict[TableKey, list[TableKey]] = {}
+    for source, place in places.items():
+        sources.setdefault(place, []).append(source)
+
+    def named(place: TableKey) -> list[TableKey]:
+        return sources.get(place, [place] if route.keeps(*place) else [])
+
+    return tuple(
+        replace(foreign, child=child, parent=parent)
+        for foreign in foreign_keys
+        for child in named(foreign.child)
+        for parent in named(foreign.parent)
+    )
 
 
 def related(

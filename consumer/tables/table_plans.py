@@ -32,6 +32,7 @@ from millrace.consumer.tables.filter import Route
 from millrace.consumer.tables.load_data import load_statement
 from millrace.consumer.tables.merge_rules import MergeRule, MergeRules, make_merge_rules, merge_rule
 from millrace.consumer.tables.merged_sources import ConstantMarks, Source, check_merged
+from millrace.consumer.tables.related import by_sources
 from millrace.consumer.tables.row_statements import (
     delete_template,
     each_verified_template,
@@ -51,7 +52,7 @@ from millrace.consumer.tables.table_plan import BEFORE, Pieces, TablePlan, plan_
 from millrace.consumer.view.layout import Constant, ViewedTable, viewed_table
 from millrace.consumer.view.mask_keys import MaskKeys
 from millrace.consumer.view.rows import through_view
-from millrace.drivers.mysql.catalog import CatalogTable, Inventory, TableKey
+from millrace.drivers.mysql.catalog import CatalogTable, ForeignKey, Inventory, TableKey
 from millrace.drivers.mysql.collation import make_table
 from millrace.errors import Fatal
 from millrace.schemas.gtid import Flavour
@@ -249,6 +250,20 @@ class TablePlans:
         table = self.programs.layouts[slot].table
         name = self.route.target_of(table.database, table.table)
         return None if name is None else self.inventory.key(*name)
+
+    @property
+    def foreign_keys(self) -> tuple[ForeignKey, ...]:
+        """Those of the target, by the source's names of their tables, for states of loads."""
+        route, inventory = self.route, self.inventory
+        if route.only_chooses or not inventory.foreign_keys:
+            return inventory.foreign_keys
+        tables = {(each.table.database, each.table.table) for each in self.programs.layouts}
+        tables |= route.elsewhere | (route.only or frozenset())
+        named = ((key, route.target_of(*key)) for key in tables)
+        places = {
+            inventory.key(*key): inventory.key(*name) for key, name in named if name is not None
+        }
+        return by_sources(inventory.foreign_keys, places, route)
 
     @property
     def admits_all(self) -> bool:

@@ -20,7 +20,7 @@ chunks are deleted before it is copied again (``reset``). The first mark of a ta
 target transaction (``begin_stream``).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from millrace.consumer.target.progress import DATABASE, Mark, Owner, check_fence, insert_mark
@@ -185,9 +185,14 @@ def read_chunks(connection: MySqlSession, task: str, key: TableKey) -> list[Load
 
 
 def plan_load(
-    connection: MySqlSession, owner: Owner, stream: LoadStream, tables: Iterable[LoadTable]
+    connection: MySqlSession,
+    owner: Owner,
+    stream: LoadStream,
+    tables: Iterable[LoadTable],
+    *,
+    also: Callable[[], None] = lambda: None,
 ) -> None:
-    """Begin the first load: its range and its tables, in one target transaction."""
+    """Begin the first load: its range and its tables, in one target transaction, and what ``also`` does there."""
     check_fence(connection, owner)
     connection.query(
         f"INSERT INTO {DATABASE}.load_stream VALUES (%s, %s, %s, %s)",
@@ -195,6 +200,7 @@ def plan_load(
     )
     for table in tables:
         _insert(connection, task_of(owner.task), table)
+    also()
     connection.commit()
     fault_point(AFTER_PLAN)
 

@@ -90,7 +90,10 @@ def tasks_that_write(session: MySqlSession, stream: str, tables: Collection[Tabl
     Of a task whose view changes names or rows, its rules decide; of another one, the rows that it has had.
     """
     own = task_of(stream)
-    rows = session.query(f"SELECT task FROM {DATABASE}.progress")
+    # a task that is still in its first load has no progress
+    rows = session.query(
+        f"SELECT task FROM {DATABASE}.progress UNION SELECT task FROM {DATABASE}.view"
+    )
     others = sorted({task_of(str(task)) for (task,) in rows} - {own})
     return [task for task in others if any(_may_write(session, task, table) for table in tables)]
 

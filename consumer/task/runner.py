@@ -48,7 +48,14 @@ from millrace.consumer.task.follow_topic import follow
 from millrace.consumer.task.lag import End, Look, Pace
 from millrace.consumer.task.loss import TimeToLoss
 from millrace.consumer.task.report import loading_report, running_report, waiting_report
-from millrace.consumer.task.start import applier_of, end_load, has_to_load, owner_of, weighed
+from millrace.consumer.task.start import (
+    applier_of,
+    end_load,
+    has_to_load,
+    loading,
+    owner_of,
+    weighed,
+)
 from millrace.consumer.topic.beginning import begin_at, topic_begin, waiting_for
 from millrace.consumer.turn.driver import BatchApplier
 from millrace.consumer.turn.warm_up import warm
@@ -135,15 +142,16 @@ class ApplyRunner:
             owner = owner_of(session, task, epoch=lease.epoch, waiting=waiting)
             if owner is None:
                 return  # stopped
+            weigh = partial(weighed, task, self._documents)
             if has_to_load(session, task):
-                loaded = self._load(task, Destination(endpoint, owner), stop, report)
+                first = loading(session, task, weigh=weigh)
+                loaded = self._load(first, Destination(endpoint, owner), stop, report)
                 if loaded is None:
                     return  # stopped
                 end_load(session, task, owner, loaded)
-            weigh = partial(weighed, task, self._documents)
             applier = applier_of(session, endpoint, task, owner, weigh=weigh)
             applier.mark = followed(session, applier, topic, source=task.source)
-            loader = self._make_loader(task, endpoint)
+            loader = self._make_loader(replace(task, view=applier.assignment.view), endpoint)
             note_filter(session, applier.owner, task, loader)
             applier.is_partial = is_partial(session, task.name)
             session.rollback()

@@ -1,7 +1,8 @@
 """The start of a run of an apply task on the target: the fence, and the progress from which it continues.
 
 The view of a task that changes names, columns or rows is stored with its first mark. A later start with another view is
-refused: rows above the mark may have been applied under the one that is stored.
+refused: rows above the mark may have been applied under the one that is stored. A first load stores its view with its
+range, before it copies a row.
 """
 
 import json
@@ -14,7 +15,7 @@ from millrace.consumer.tables.table_plans import Notes
 from millrace.consumer.target.aside import kept_size
 from millrace.consumer.target.conflicts import forget_blocking
 from millrace.consumer.target.fence import raise_fence
-from millrace.consumer.target.loads import LoadStream, begin_stream
+from millrace.consumer.target.loads import LoadStream, begin_stream, read_stream
 from millrace.consumer.target.merged_tables import forget_task
 from millrace.consumer.target.progress import (
     Mark,
@@ -99,6 +100,20 @@ Weigh = Callable[[View, tuple[CollationWeights, ...]], View]
 
 def _with_known(view: View, known: tuple[CollationWeights, ...]) -> View:
     return replace(view, collations=known)
+
+
+def loading(session: MySqlSession, task: ApplyTask, *, weigh: Weigh = _with_known) -> ApplyTask:
+    """The task of a first load, with the view that it copies under: that of its first run, if it has planned the load.
+
+    Fatal MR-5209, MR-5203 if it has planned it under another view, or with another secret.
+    """
+    is_planned = read_stream(session, task.name) is not None
+    stored = read_view(session, task.name) if is_planned else None
+    view = task.view.with_fingerprints(MaskKeys().fingerprints(task.view))
+    if is_planned:
+        _check_view(task.name, view, stored)
+    session.rollback()  # the source may take its time
+    return replace(task, view=weigh(view, stored.weights if stored is not None else ()))
 
 
 def applier_of(

@@ -381,7 +381,7 @@ class Applier:
             self.plans.route,
             self.overlap.range,
             known.tables,
-            known.foreign_keys,
+            self.plans.foreign_keys,
             self.tools.is_over,
             self.plans.schemas,
         )

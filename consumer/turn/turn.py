@@ -8,7 +8,7 @@ What the process keeps of the task between turns is in ``resident``.
 
 from dataclasses import replace
 
-from millrace.consumer.tables.filter import Route
+from millrace.consumer.tables.filter import Route, check_not_merged
 from millrace.consumer.tables.related import RELATED, related
 from millrace.consumer.tables.table_plans import Catalogue, TablePlans
 from millrace.consumer.target.fence import take_turn
@@ -37,8 +37,8 @@ def run_turn(order: TurnOrder, tools: Tools, resident: Resident) -> Outcome:
     session = resident.writing(order).sessions.for_lane(is_checked=True)
     last, order = order.owner, replace(order, owner=take_turn(session, order.owner))
     fault_point(AFTER_TURN)
-    if order.is_partial and order.assignment.view.as_filter is None:
-        raise Fatal("MR-4116", f"a load of {order.owner.task}", task=order.owner.task)
+    if order.is_partial:
+        check_not_merged(order.assignment.view, order.owner.task)
     begin = known_position(session, order)
     part = current_tables(session, order.owner, begin.mark) if order.is_partial else WHOLE
     plans = known_plans(session, order, last_turn, last=last, mark=begin.mark, part=part)
@@ -100,7 +100,7 @@ def without_related(session: MySqlSession, owner: Owner, plans: TablePlans) -> T
     route = plans.route
     if not route.elsewhere:
         return plans
-    more = related(route.elsewhere, plans.inventory.foreign_keys, route) - route.elsewhere
+    more = related(route.elsewhere, plans.foreign_keys, route) - route.elsewhere
     if not more:
         return plans
     check_fence(session, owner)

@@ -14,17 +14,24 @@ from millrace.schemas.view.view import Mask, View, secret_fingerprint
 
 
 class MaskKeys:
-    """Reads each secret once."""
+    """Reads each secret once. ``is_read``: False for a look at a view that masks no value."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_read: bool = True) -> None:
         self._secrets: dict[str, str] = {}
+        self._is_read = is_read
 
     def states(self, mask: Mask) -> npt.NDArray[np.uint32]:
-        """The key of an HMAC for ``kernel.sha256``. Fatal MR-5203; errors as ``resolve_secret``."""
+        """The key of an HMAC for ``kernel.sha256``; errors as ``key``."""
+        return padded_states(self.key(mask))
+
+    def key(self, mask: Mask) -> bytes:
+        """The key of an HMAC. Fatal MR-5203; errors as ``resolve_secret``."""
+        if not self._is_read:
+            return b""
         secret = self._secret(mask.secret)
         if mask.fingerprint and secret_fingerprint(secret) != mask.fingerprint:
             raise Fatal("MR-5203", f"the secret {mask.secret} is not the one of the view")
-        return padded_states(secret.encode())
+        return secret.encode()
 
     def fingerprints(self, view: View) -> dict[str, str]:
         """The fingerprint of each secret of a view, by its reference; errors as ``resolve_secret``."""

@@ -72,7 +72,7 @@ def _entered(range_: LoadRange, window: Window[TablePlans]) -> Entered:
         is_repeated = bool((fates[slots == slot] == Fate.REPEATED).any())
         if why := _why_unfit(plans, slot, is_repeated=is_repeated):
             unfit[plans.state_name(slot)] = why
-    unfit = with_related(unfit, plans.inventory.foreign_keys, plans.route)
+    unfit = with_related(unfit, plans.foreign_keys, plans.route)
     for slot in slots_of(slots) if unfit else ():
         if plans.state_name(slot) in unfit:
             left &= slots != slot

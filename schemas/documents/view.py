@@ -70,8 +70,6 @@ def refuse_unbuilt(fields: Fields, task: ApplyTask) -> None:
             wanted = "a name for each table: apply tasks do not merge tables yet"
             fields.refuse(f"{place}.merge", "true", wanted)
     wanted = "{}: with a view that changes names, columns or rows this is not possible yet"
-    if task.start.is_load:
-        fields.refuse("start", str(task.start), wanted.format("first, or a GTID set"))
     if task.rules.compare.every_h:
         every_h = str(task.rules.compare.every_h)
         fields.refuse("compare.every_h", every_h, wanted.format("no comparison"))

@@ -53,6 +53,36 @@ def test_table_is_loaded_live_while_all_are_written(live: LiveTask) -> None:
     _assert_equal(live)
 
 
+def test_rows_that_cross_the_view_during_a_load_are_right(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """Each change may move a row into the view or out of it, before or after the load has read it."""
+    source = Source(name, RecordStream(target_server.flavour), house=f"{name}_house")
+    target_server.execute(f"CREATE DATABASE {source.house}")
+    source.create(target_server, "t", "kept", "bag")
+    source.transactions(30)
+    live = LiveTask.of(target_server, source)
+    live.run()
+    try:
+        for _ in range(3):
+            target_server.execute(f"DELETE FROM {source.house}.t")
+            live.wait_for("t", "bag")
+            pending = ["t"]
+
+            def between(pending: list[str] = pending) -> None:
+                source.transactions(5, changes=40)
+                if pending:
+                    source.truncate(pending.pop())
+                source.transactions(2, changes=40)
+
+            live.loader.between = between
+            live.run(lambda: source.transactions(3, changes=40), times=10)
+            _assert_equal(live)
+        assert live.loader.loads > 3  # each statement leads to another one
+    finally:
+        target_server.execute(f"DROP DATABASE {source.house}")
+
+
 @pytest.mark.parametrize("change", ["widen", *LATER, "rename", "add"])
 def test_statement_during_the_copies_is_followed(live: LiveTask, change: str) -> None:
     """The table is loaded again, under its new name, or is dropped on the target."""

@@ -8,9 +8,12 @@ import numpy as np
 
 from millrace.consumer.compare import tables
 from millrace.consumer.compare.viewed import ViewedRows, viewed_rows
+from millrace.consumer.copy import TablePair, chunk
 from millrace.consumer.kernel import masks as kernel
 from millrace.consumer.kernel import walk
 from millrace.consumer.kernel.changes import put_changes
+from millrace.consumer.load import plan, prepare, prepare_again
+from millrace.consumer.load import tables as load_tables
 from millrace.consumer.records.rows import Rows
 from millrace.consumer.tables import merged_sources, table_plan, table_plans
 from millrace.consumer.tables.filter import Route
@@ -186,6 +189,36 @@ def conditions_over_cascades_taken(patch: Patch) -> None:
     patch.setattr(table_plan, "_check_condition", lambda *_: None)
 
 
+def loaded_without_condition(patch: Patch) -> None:
+    """A load copies all rows of the table."""
+    patch.setattr(TablePair, "rows", lambda pair, where: f"{pair.select} WHERE {where}")
+
+
+def messages_loaded(patch: Patch) -> None:
+    """No HMAC takes the place of what it is computed of."""
+    patch.setattr(chunk, "keys_of", lambda _: {})
+
+
+def table_not_emptied(patch: Patch) -> None:
+    """A later load writes over the rows that are there."""
+    patch.setattr(prepare_again, "empty_table", lambda *_, **__: None)
+
+
+def rows_of_others_emptied(patch: Patch) -> None:
+    """Another task may write the table."""
+    patch.setattr(prepare, "check_sole", lambda *_, **__: None)
+
+
+def definition_stored(patch: Patch) -> None:
+    """The target has what SHOW CREATE TABLE prints on the source."""
+    patch.setattr(plan, "hash_of", lambda text: text)
+
+
+def own_columns_replaced(patch: Patch) -> None:
+    """Any table is read in chunks."""
+    patch.setattr(load_tables, "_why_apart", lambda *_: "")
+
+
 def _viewed(change: Callable[[ViewedRows], ViewedRows]) -> Callable[..., ViewedRows]:
     """A comparison that gets other rows of a view."""
     return lambda *given, **more: change(viewed_rows(*given, **more))
@@ -230,6 +263,7 @@ def two_tables_compared_with_one(patch: Patch) -> None:
 
 
 _COMPARED = "tests/integration/test_compare_views.py"
+_LOADED = "tests/integration/test_load_view.py"
 _MODEL = "tests/property/test_apply_view_model.py"
 _ON_MERGED = "tests/integration/test_apply_merged.py"
 _MERGED = "tests/unit/test_merged_sources.py"
@@ -430,5 +464,41 @@ ON_TARGETS = [
         two_tables_compared_with_one,
         _COMPARED,
         {"test_two_tables_of_one_name_are_refused": "DID NOT RAISE"},
+    ),
+    Mutant(
+        "the condition of loaded rows",
+        loaded_without_condition,
+        _LOADED,
+        {"test_table_is_created_and_has_the_rows_of_the_view": "assert"},
+    ),
+    Mutant(
+        "the masks of loaded values",
+        messages_loaded,
+        _LOADED,
+        {"test_each_type_has_the_documented_hmac": ""},
+    ),
+    Mutant(
+        "rows that left the view before a load",
+        table_not_emptied,
+        _LOADED,
+        {"test_later_load_removes_rows_that_left_the_view": "assert"},
+    ),
+    Mutant(
+        "rows of another task in a loaded table",
+        rows_of_others_emptied,
+        _LOADED,
+        {"test_table_of_another_task_is_not_emptied": "DID NOT RAISE"},
+    ),
+    Mutant(
+        "what a view hides of a loaded table's definition",
+        definition_stored,
+        _LOADED,
+        {"test_table_is_created_and_has_the_rows_of_the_view": "planted"},
+    ),
+    Mutant(
+        "values that only the target's table has",
+        own_columns_replaced,
+        _LOADED,
+        {"test_existing_table_takes_wider_and_more_columns": "assert"},
     ),
 ]

@@ -420,13 +420,15 @@ def test_rules_of_an_apply_task_are_kept() -> None:
     assert task.view.rules[0].rename == (("mail", "email"),)
     assert '"tables":[{"columns":' in canonical_json(plain_task(task))
     assert parse_task(plain_task(task)) == task
+    loading = parse_task(plain_from_yaml(APPLY.replace("first", "load") + RULES))
+    assert isinstance(loading, ApplyTask)
+    assert loading.start.is_load
     assert '"include":["*.*"]' in canonical_json(plain_task(parse_task(plain_from_yaml(APPLY))))
 
 
 @pytest.mark.parametrize(
     ("more", "refused"),
     [
-        (RULES + "start: load\n", "start: found load"),
         (RULES + "compare: {every_h: 24}\n", "compare.every_h: found 24"),
         ('tables: [{from: "s.*", to: w.t, merge: true}]\n', "tables[0].merge"),
         ('tables: [{from: "s.*", to: "MySQL.{table}"}]\n', "tables[0].to"),

@@ -107,10 +107,14 @@ def test_table_that_safe_mode_refuses_is_read_in_one_snapshot() -> None:
         (replace(_table("t"), is_versioned=True), None),
         (_table("t", PRIMARY, replace(nullable, by_session=True)), None),
     ):
-        assert why_snapshot(table, there, Inventory())
-    assert not why_snapshot(_table("t"), _table("t"), Inventory())
+        assert _why(table, *([] if there is None else [there]))
+    assert not _why(_table("t"), _table("t"))
     fires = replace(_inventory(_table("t")), triggers={("shop", "t"): ("fires",)})
-    assert "triggers" in why_snapshot(_table("t"), _table("t"), fires)
+    assert "triggers" in why_snapshot(SourceTable(("shop", "t"), _table("t")), fires)
+
+
+def _why(table: CatalogTable, *there: CatalogTable) -> str:
+    return why_snapshot(SourceTable(table.key, table), _inventory(*there))
 
 
 def test_tables_that_a_cascade_links_share_a_snapshot() -> None:

@@ -185,11 +185,13 @@ def test_stored_record_has_the_view_and_is_read_again() -> None:
     assert all(len(_walked(schema, value)) == 1 for value, schema in found)
 
 
-def test_loads_and_repairs_refuse_a_view_that_changes_tables() -> None:
-    """Also with an old document: they would copy and write other rows than the task applies."""
+def test_repairs_and_loads_of_merges_are_refused() -> None:
+    """Also with an old document: they would write other rows than the task applies, or delete those of others."""
     task = replace(an_apply(), view=View((RULE,)))
+    merging = replace(task, view=View((RULE, replace(RULE, source="shop.*", merge=True))))
     with pytest.raises(Fatal, match="MR-4116"):
-        Admission.of(a_set(), a_capture(), task)
+        Admission.of(a_set(), a_capture(), merging)
+    Admission.of(a_set(), a_capture(), task)
     repairing = replace(
         task, rules=replace(task.rules, compare=CompareRules(every_h=24, repair=True))
     )

@@ -32,6 +32,7 @@ from millrace.errors import MillraceError
 from millrace.schemas.documents import ApplyTask
 from millrace.schemas.stages import Loaded
 from millrace.schemas.table.structure import TableSchema
+from millrace.schemas.view.view import TableRule, View
 from tests.kit.apply.local import LocalRecords, apply_task, backwards, endpoint_of, ignore, started
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream
@@ -43,7 +44,10 @@ IDLE_S = 0.05  # until main looks for records again, unless a later load takes a
 
 @dataclass
 class Source:
-    """Tables of two columns; ``bag`` has no key. ``states[n]``: their rows after n source transactions."""
+    """Tables of two columns; ``bag`` has no key. ``states[n]``: their rows after n source transactions.
+
+    ``house``: the target's database under a view with the rows whose n is no multiple of 3, as ``value``; "" without.
+    """
 
     database: str
     stream: RecordStream
@@ -53,6 +57,28 @@ class Source:
     wide: set[str] = field(default_factory=set)  # tables with the column x
     keyless: ClassVar[set[str]] = {"bag"}
     lock: threading.RLock = field(default_factory=threading.RLock)
+    house: str = ""
+
+    @property
+    def place(self) -> str:
+        """The database on the target."""
+        return self.house or self.database
+
+    @property
+    def view(self) -> View:
+        """The view with ``house``."""
+        rule = TableRule(
+            f"{self.database}.*",
+            f"{self.house}.{{table}}",
+            where="n % 3 <> 0",
+            rename=(("n", "value"),),
+            add=(("part", -3),),
+        )
+        return View((rule,))
+
+    def admits(self, value: int) -> bool:
+        """Whether the target has a row of this n."""
+        return not self.house or value % 3 != 0
 
     def create(self, server: DatabaseServer, *names: str) -> None:
         """Empty tables, here and on the target."""
@@ -64,6 +90,8 @@ class Source:
         """CREATE TABLE as it is now."""
         key = "" if name in self.keyless else " PRIMARY KEY"
         more = f", x INT DEFAULT {WIDE}" if name in self.wide else ""
+        if self.house:
+            return f"CREATE TABLE {self.house}.{name} (part INT NOT NULL, value INT, id INT{key})"
         return f"CREATE TABLE {self.database}.{name} (id INT{key}, n INT{more})"
 
     def table(self, name: str) -> TableSchema:
@@ -201,7 +229,7 @@ class LiveLoader:
     def _copy(self, session: MySqlSession, owner: Owner, name: TableKey, begin: int) -> None:
         source, which = self.source, name[1]
         end = len(source.states) - 1
-        session.query(f"DROP TABLE IF EXISTS {source.database}.{which}")
+        session.query(f"DROP TABLE IF EXISTS {source.place}.{which}")
         is_there, exact = which in source.states[end], ""
         if is_there:
             session.query(source.create_sql(which))
@@ -211,7 +239,7 @@ class LiveLoader:
         check_fence(session, owner)
         for key, moment in enumerate(moments if is_there else ()):
             rows = source.states[moment].get(which, {})
-            if key in rows:
+            if key in rows and source.admits(rows[key]):
                 self._insert(session, which, key, rows[key])
         session.query(
             "UPDATE millrace.load_table SET state = %s, begin_gtid = %s, exact_gtid = %s, chunk_key = %s"
@@ -224,9 +252,12 @@ class LiveLoader:
         session.commit()
 
     def _insert(self, session: MySqlSession, which: str, key: int, value: int) -> None:
-        session.query(
-            f"INSERT INTO {self.source.database}.{which} (id, n) VALUES (%s, %s)", (key, value)
+        names = (
+            "(id, value, part) VALUES (%s, %s, -3)"
+            if self.source.house
+            else "(id, n) VALUES (%s, %s)"
         )
+        session.query(f"INSERT INTO {self.source.place}.{which} {names}", (key, value))
 
 
 @dataclass
@@ -254,17 +285,22 @@ class LiveTurns:
 
 def rows_on(server: DatabaseServer, source: Source) -> dict[str, list[tuple[object, ...]]]:
     """All rows of the database on the target, by table."""
-    names = [str(name) for (name,) in server.execute(f"SHOW TABLES IN {source.database}")]
+    names = [str(name) for (name,) in server.execute(f"SHOW TABLES IN {source.place}")]
+    read = "id, value, part" if source.house else "*"
     return {
-        name: sorted(server.execute(f"SELECT * FROM {source.database}.{name}")) for name in names
+        name: sorted(server.execute(f"SELECT {read} FROM {source.place}.{name}")) for name in names
     }
 
 
 def rows_wanted(source: Source) -> dict[str, list[tuple[object, ...]]]:
     """The rows of the source."""
     more = {name: (WIDE,) if name in source.wide else () for name in source.rows}
+    if source.house:
+        more = dict.fromkeys(source.rows, (-3,))
     return {
-        name: sorted((key, value, *more[name]) for key, value in rows.items())
+        name: sorted(
+            (key, value, *more[name]) for key, value in rows.items() if source.admits(value)
+        )
         for name, rows in source.rows.items()
     }
 
@@ -283,8 +319,10 @@ class LiveTask:
     @classmethod
     def of(cls, server: DatabaseServer, source: Source) -> "LiveTask":
         """A task with the name of the source's database."""
-        loader = LiveLoader(server, source)
-        return cls(server, apply_task(source.database), source, loader, LiveTurns(source))
+        loader, task = LiveLoader(server, source), apply_task(source.database)
+        if source.house:
+            task = replace(task, view=source.view)
+        return cls(server, task, source, loader, LiveTurns(source))
 
     def wait_for(self, *names: str) -> None:
         """Let tables wait for a load, as `millrace task load` does."""

@@ -3,7 +3,7 @@
 import pickle
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from pymysql.err import MySQLError
@@ -24,7 +24,7 @@ from millrace.consumer.target.loads import (
 )
 from millrace.consumer.target.progress import Owner, create_tables
 from millrace.consumer.target.running_statement import await_statement
-from millrace.consumer.task.start import applier_of, end_load, has_to_load, owner_of
+from millrace.consumer.task.start import applier_of, end_load, has_to_load, loading, owner_of
 from millrace.consumer.turn.order import Answer, result_of
 from millrace.consumer.turn.resident import forget
 from millrace.deploy.servers import Account, DatabaseServer, DatabaseSet, sql
@@ -45,7 +45,7 @@ from millrace.schemas.documents import (
 )
 from millrace.schemas.gtid import GtidPosition
 from millrace.schemas.stages import Loaded
-from millrace.schemas.view.view import view_of_filter
+from millrace.schemas.view.view import View, view_of_filter
 from tests.kit.apply.documents import local_set
 from tests.kit.apply.local import endpoint_of
 from tests.kit.database_sessions import kill_session
@@ -81,15 +81,19 @@ def source_document(name: str, members: Sequence[DatabaseServer]) -> SetDocument
 
 
 def load_task(
-    name: str, *, tables: TableFilter | None = None, rules: LoadRules | None = None
+    name: str,
+    *,
+    tables: TableFilter | None = None,
+    rules: LoadRules | None = None,
+    view: View | None = None,
 ) -> ApplyTask:
-    """A task that starts with a load."""
+    """A task that starts with a load. ``view``: in the place of ``tables``."""
     return ApplyTask(
         name=name,
         source=TopicAddress(topic=name, brokers=Brokers("")),
         target="target",
         start=Start(is_load=True),
-        view=view_of_filter(tables or TableFilter(include=(f"{name}.*",))),
+        view=view or view_of_filter(tables or TableFilter(include=(f"{name}.*",))),
         rules=ApplyRules(load=rules or LoadRules()),
     )
 
@@ -133,6 +137,7 @@ class LoadRig:
     """One task, whose databases on source and target have its name.
 
     ``loaded``: the reported stages; ``report`` gets each. ``directives``: an operator's wishes about the source.
+    ``view``: that of the task, if it is not the filter of the database.
     """
 
     source: DatabaseSet
@@ -141,6 +146,7 @@ class LoadRig:
     loaded: list[Loaded] = field(default_factory=list)
     report: Callable[[Loaded], object] = lambda _: None
     directives: Directives = field(default_factory=Directives)
+    view: View | None = None
 
     def create(self) -> None:
         """The source's database, and an account with the rights of capture and load on each member."""
@@ -160,7 +166,7 @@ class LoadRig:
         self.target.execute(f"DROP DATABASE IF EXISTS {self.name}")
         for task in (self.name, side_of(self.name)):
             forget(task)
-            for table in ("load_table", "load_chunk", "load_stream", "progress", "fence"):
+            for table in ("load_table", "load_chunk", "load_stream", "progress", "fence", "view"):
                 self.target.execute(f"DELETE FROM millrace.{table} WHERE task = %s", (task,))
 
     def owner(self, epoch: int = 1) -> Owner:
@@ -185,7 +191,10 @@ class LoadRig:
     ) -> LoadStream | None:
         """One run of the load; of a new owner unless one is given."""
         self.source.wait_for_replicas()
-        task = load_task(self.name, rules=rules)
+        task = load_task(self.name, rules=rules, view=self.view)
+        with closing(connect(endpoint_of(self.target))) as session:
+            create_tables(session)
+            task = loading(session, task)
         load = Load(
             task,
             self.origin(task, needed),
@@ -224,12 +233,12 @@ class LoadRig:
 
     def later(self) -> LaterLoad:
         """The later loads of the task."""
-        task = load_task(self.name)
+        task = load_task(self.name, view=self.view)
         return LaterLoad(task, lambda: self.origin(task), endpoint_of(self.target), LocalCopier())
 
     def run(self, copier: LocalCopier | None = None, *, rules: LoadRules | None = None) -> bool:
         """A start of the task up to its stream, as the runner makes it; whether it has loaded."""
-        task = load_task(self.name, rules=rules)
+        task = load_task(self.name, rules=rules, view=self.view)
         session = connect(endpoint_of(self.target))
         try:
             owner = owner_of(session, task, epoch=1)
