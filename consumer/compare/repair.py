@@ -29,6 +29,10 @@ it would lose these values.
 Refused (MR-5123), because writing a row would change more than the row: triggers, system versioning, keys WITHOUT
 OVERLAPS, sequences. Also a table without a common key whose target has further columns: rows that are equal in the
 common columns are different rows there, and it is unknown which of them to change.
+
+Under a view that changes the table, also a target that another task may write, and an added column that is not
+compared: it is not known whose a row is. A missing row is left if a column of the view is not compared, such as a
+masked one: it would be without its value.
 """
 
 from collections.abc import Sequence
@@ -44,6 +48,7 @@ from millrace.consumer.tables.generated_columns import fix_of_refusal
 from millrace.consumer.target.aside import kept_tables
 from millrace.consumer.target.merged_tables import merged_targets
 from millrace.consumer.target.progress import DATABASE
+from millrace.consumer.target.stored_view import tasks_that_write
 from millrace.consumer.target.streams import tables_in_loads
 from millrace.drivers.mysql.catalog import hold_triggers
 from millrace.drivers.mysql.connection import LENIENT_MODE, MySqlSession, Row, connect
@@ -78,6 +83,10 @@ def repair(sides: Sides, pair: Pair, gaps: Sequence[Gap]) -> list[bool]:
     # a row that only the target has may have a unique key of another
     places = sorted(range(len(gaps)), key=lambda place: gaps[place].what is not What.EXTRA)
     done: dict[int, bool] = {}
+    if pair.unread and any(gap.what is What.MISSING for gap in gaps):
+        _refuse(pair, f"a missing row would be without {', '.join(pair.unread)}")
+        done = {place: False for place in places if gaps[place].what is What.MISSING}
+        places = [place for place in places if place not in done]
     with connect(sides.ends.target) as session:
         session.query(
             f"SET SESSION sql_mode='{LENIENT_MODE}', foreign_key_checks=0, wait_timeout={IDLE_S}"
@@ -97,6 +106,8 @@ def _refusal(pair: Pair) -> str:
         return "the target keeps its history (system versioning)"
     if any(key.has_period for key in table.unique_keys):
         return "the target has a key WITHOUT OVERLAPS"
+    if not pair.is_limited:
+        return f"the view has {', '.join(pair.unread)}: it is not known whose a row is"
     if not pair.is_keyed and pair.only_on_target:
         more = ", ".join(pair.only_on_target)
         return f"it has no common key, and the source does not have the target's column {more}"
@@ -124,6 +135,9 @@ def _repair_batch(
             _refuse(pair, "tasks merge tables into it, whose rows the source does not have")
             return left
         if pair.loaded_as in tables_in_loads(session, sides.ends.task):
+            return left
+        if pair.view and (others := tasks_that_write(session, sides.ends.task, [pair.place])):
+            _refuse(pair, f"{', '.join(others)} may write it, too")
             return left
         if kept := kept_tables(session, sides.ends.task).get(pair.place):
             _refuse(pair, f"{counted(kept, 'row')} of it kept aside, which a replay changes")

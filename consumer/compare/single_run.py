@@ -19,7 +19,6 @@ from millrace.consumer.compare.sides import Ends, Sides
 from millrace.consumer.compare.stored import State, read_last
 from millrace.consumer.compare.tables import admitted
 from millrace.consumer.load.load import RowSource
-from millrace.consumer.tables.filter import check_same_rows
 from millrace.drivers.mysql.connection import Endpoint, connect
 from millrace.schemas.documents import ApplyTask, StructureRule
 
@@ -76,8 +75,6 @@ class TaskComparer:
 
     def compare(self, *, resumes: bool, seen: Callable[[ChunkResult], None]) -> None:
         """See ``Comparer``."""
-        if self.task.rules.compare.repair:
-            check_same_rows(self.task, "a repair")
         origin, target = self.find_origin(), self.find_target()
         name, rules = self.task.name, self.task.rules.compare
         wait_s = rules.max_lag_s + WAIT_S

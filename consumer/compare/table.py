@@ -102,13 +102,16 @@ class Pair:
     """A table of the source and the table of the target that shall have its rows.
 
     ``names``: the columns that both have, as the source writes them, or as the view does. ``view``: its hash, if it
-    changes the table. ``state``: its name in the states of loads; ("", "") for that of the target.
+    changes the table. ``unread``: columns of the view that are not compared. ``is_limited``: see ``ViewedRows``.
+    ``state``: its name in the states of loads; ("", "") for that of the target.
     """
 
     source: Side
     target: Side
     names: tuple[str, ...]
     view: str = ""
+    unread: tuple[str, ...] = ()
+    is_limited: bool = True
     state: TableKey = ("", "")
 
     @property
@@ -193,6 +196,8 @@ def viewed_pair(
         source=replace(source, digest=replace(source.digest, table=viewed.rows)),
         target=replace(other, limits=viewed.limits),
         view=viewed.view,
+        unread=(*viewed.unread, *pair.only_on(pair.source)),
+        is_limited=viewed.is_limited,
         state=state,
     )
 

@@ -29,7 +29,7 @@ class ViewedRows:
     """``table``: the source's, with the columns and keys of the view. ``rows``: its rows, as a derived table.
 
     ``limits``: the condition of the target's rows. ``unread``: the columns that are not compared, with the reason.
-    ``view``: the hash of the view.
+    ``view``: the hash of the view. ``is_limited``: ``limits`` has all added columns.
     """
 
     table: CatalogTable
@@ -37,6 +37,7 @@ class ViewedRows:
     limits: str
     unread: tuple[str, ...]
     view: str
+    is_limited: bool = True
 
 
 def viewed_rows(
@@ -47,11 +48,13 @@ def viewed_rows(
     assert viewed is not None, "the view has the table"
     there = {name.lower(): column for name, column in target.columns.items()}
     columns, items, limits, unread = {}, [], [], []
+    is_limited = True
     for each in viewed.columns:
         if each.source < 0:
             constant = _constant(each, there.get(each.name.lower()))
             if constant is None:
                 unread.append(f"{each.name} (a constant for another type)")
+                is_limited = False
                 continue
             column, sql, limit = constant
             limits.append(limit)
@@ -73,7 +76,8 @@ def viewed_rows(
         if each.source >= 0 and each.name in columns
     }
     table = replace(source, columns=columns, unique_keys=tuple(_keys(source.unique_keys, names)))
-    return ViewedRows(table, f"({rows}) AS viewed", " AND ".join(limits), tuple(unread), view.hash)
+    derived, limit = f"({rows}) AS viewed", " AND ".join(limits)
+    return ViewedRows(table, derived, limit, tuple(unread), view.hash, is_limited)
 
 
 def _keys(keys: Iterable[UniqueKey], names: dict[str, str]) -> Iterator[UniqueKey]:

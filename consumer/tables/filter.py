@@ -20,15 +20,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from millrace.errors import Fatal
-from millrace.schemas.documents import ApplyTask
 from millrace.schemas.sql.statement import Statement
 from millrace.schemas.view.view import ALL_TABLES, TableRule, View
-
-
-def check_same_rows(task: ApplyTask, what: str) -> None:
-    """Fatal MR-4116 if the view of the task changes names, columns or rows: ``what`` does not know them yet."""
-    if task.view.as_filter is None:
-        raise Fatal("MR-4116", f"{what} of {task.name}", task=task.name)
 
 
 def check_not_merged(view: View, task: str) -> None:

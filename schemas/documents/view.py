@@ -69,10 +69,6 @@ def refuse_unbuilt(fields: Fields, task: ApplyTask) -> None:
         if rule.merge:
             wanted = "a name for each table: apply tasks do not merge tables yet"
             fields.refuse(f"{place}.merge", "true", wanted)
-    wanted = "{}: with a view that changes names, columns or rows this is not possible yet"
-    if task.rules.compare.every_h:
-        every_h = str(task.rules.compare.every_h)
-        fields.refuse("compare.every_h", every_h, wanted.format("no comparison"))
 
 
 def plain_task_view(view: View, *, with_exclude: bool) -> dict[str, object]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from millrace.consumer.compare import Comparison, Ends, Rules, compare_sets, tables
+from millrace.consumer.compare import Comparison, Ends, Rules, Threads, Work, compare_sets, tables
 from millrace.consumer.compare.table import viewed_pair
 from millrace.consumer.compare.tables import WHOLE_VIEW
 from millrace.consumer.compare.viewed import viewed_rows
@@ -23,9 +23,11 @@ from millrace.drivers.mysql.table_schema import table_schema
 from millrace.drivers.mysql.weights import read_weights
 from millrace.errors import Fatal
 from millrace.schemas.view.view import Mask, MaskKind, TableRule, View
+from tests.kit.apply.follower import following
 from tests.kit.apply.local import apply_task, endpoint_of, run_once, started
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream
+from tests.kit.waiting import PATIENCE_S
 
 ORDERS = (
     "CREATE TABLE {}.orders_1 (id BIGINT PRIMARY KEY, note TEXT, mail VARCHAR(80), amount INT NOT NULL, state"
@@ -84,6 +86,14 @@ class Scene:
         return compare_sets(
             ends, lambda database, _: database == self.name, written_by=self.name, rules=given
         )
+
+    def repaired(self) -> Comparison:
+        """Compare and repair, beside a task that has applied all."""
+        wait_s = PATIENCE_S
+        ends = Ends(endpoint_of(self.source), endpoint_of(self.target), self.name, wait_s)
+        rules = Rules(chunk_rows=5, view=self.view, work=Work(repairs=True), pool=Threads(ends, 1))
+        with following(self.source, self.target, self.name):
+            return compare_sets(ends, lambda database, _: database == self.name, rules=rules)
 
 
 @pytest.fixture(params=["from MariaDB", "to MariaDB"])
@@ -144,6 +154,65 @@ def test_each_planted_difference_is_found(scene: Scene, keys: str) -> None:
     target.execute(f"INSERT INTO {sales} VALUES ('x', 7, 100, 'shop 2', -3, 1)")
     target.execute(f"UPDATE {sales} SET own = 8")
     assert scene.compared().difference_count == before
+
+
+@pytest.mark.parametrize("keys", [KEYED, OTHERWISE], ids=["by key", "by digest"])
+def test_repair_writes_the_rows_of_the_view(scene: Scene, keys: str) -> None:
+    """Values under other names, rows on the wrong side; the target's own column and rows of others stay."""
+    scene.fill(keys)
+    sales = f"{scene.house}.sales_1"
+    read = f"SELECT email, own, id, shard, part, amount FROM {sales} ORDER BY id"
+    wanted = scene.target.execute(read)
+    is_keyed = keys == KEYED
+    for sql in (
+        f"UPDATE {sales} SET email = 'other' WHERE id = 0",
+        f"DELETE FROM {sales} WHERE id = 18",
+        f"INSERT INTO {sales} VALUES ('x', 7, 99, 'shop 1', -3, 1)",
+        f"INSERT INTO {sales} VALUES ('x', 7, 100, 'shop 2', -3, 1)",
+    ):
+        scene.target.execute(sql)
+    found = scene.repaired()
+    others = ("x", 7, 100, "shop 2", -3, 1)
+    if (
+        not is_keyed
+    ):  # two rows that are equal in the compared columns may have other values of `own`
+        assert found.repaired == 0
+        return
+    assert scene.target.execute(read) == [*wanted, others]
+    assert scene.compared().has_equal_rows
+    scene.target.execute(f"UPDATE {sales} SET own = 8, amount = 4 WHERE id = 12")
+    # a row with another constant may be one of others: it is not deleted for the row of its key
+    scene.target.execute(f"UPDATE {sales} SET part = 9 WHERE id = 30")
+    assert scene.repaired().repaired == 1
+    assert scene.target.execute(f"SELECT part FROM {sales} WHERE id = 30") == [(9,)]
+    assert scene.target.execute(f"SELECT own, amount FROM {sales} WHERE id = 12") == [(8, 12)]
+
+
+def test_repair_leaves_masked_values_and_tables_of_others(scene: Scene) -> None:
+    """A row is never written without a masked value. Rows that another task may have written are not deleted."""
+    for server, database in ((scene.source, scene.name), (scene.target, scene.house)):
+        server.execute(BUYERS.format(database))
+        server.execute(
+            f"INSERT INTO {database}.buyers VALUES (1, '{database}', 1), (2, NULL, 2), (3, 'x', 3)"
+        )
+    buyers = f"{scene.house}.buyers"
+    scene.target.execute(f"UPDATE {buyers} SET state = 3 WHERE id = 1")
+    scene.target.execute(f"DELETE FROM {buyers} WHERE id = 2")
+    scene.target.execute(f"INSERT INTO {buyers} VALUES (9, 'y', 9)")
+    left = [(1, scene.house, 1), (3, "x", 3)]
+    with closing(connect(endpoint_of(scene.target))) as session:
+        insert_view(
+            session, "another", View((TableRule("*.*", f"{scene.house}.{{table}}"),)), begin_seq=1
+        )
+        session.commit()
+    assert scene.repaired().repaired == 0
+    scene.target.execute("DELETE FROM millrace.view WHERE task = 'another'")
+    assert scene.repaired().repaired == 2
+    assert scene.target.execute(f"SELECT * FROM {buyers} ORDER BY id") == left
+    recorded = scene.target.execute(
+        f"SELECT row_before, row_after FROM millrace.repair WHERE task = '{scene.name}'"
+    )
+    assert not any(scene.name in str(after) and "house" not in str(after) for _, after in recorded)
 
 
 def test_masked_columns_are_named_and_not_compared(scene: Scene) -> None:

@@ -127,7 +127,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-4112": "test_slots_topic_and_brokers_of_published_rows_stay",
     "MR-4113": "test_two_tables_in_one_topic_need_merge",
     "MR-4114": "test_add_can_be_repeated_and_refuses_contradictions",
-    "MR-4116": "test_repairs_and_loads_of_merges_are_refused",
+    "MR-4116": "test_loads_of_merges_are_refused",
     "MR-4115": "test_add_can_be_repeated_and_refuses_contradictions",
     "MR-4120": "test_malformed_worker_label_is_refused",
     "MR-4121": "test_drained_worker_stays_empty_across_its_restart",

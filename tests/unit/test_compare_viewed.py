@@ -1,23 +1,18 @@
 """The rows that the source selects for a comparison under a view, and the rows of the target beside them."""
 
 import pickle
-from contextlib import nullcontext
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
-from millrace.cli.compare import compare as command
 from millrace.consumer.compare.table import Pair, viewed_pair
 from millrace.consumer.compare.viewed import PRIMARY, ViewedRows, viewed_rows
 from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable, UniqueKey
 from millrace.drivers.mysql.chunks.chunk import Border, Chunk
 from millrace.drivers.mysql.table_schema import table_schema
-from millrace.errors import Fatal
 from millrace.schemas.gtid import Flavour
 from millrace.schemas.view.table_view import RuleProblem
 from millrace.schemas.view.view import Mask, MaskKind, TableRule, View
-from tests.kit.control.control import an_apply
 
 COLLATIONS = {"utf8mb4_bin": 46, "utf8mb4_general_ci": 45}
 
@@ -132,13 +127,16 @@ def test_keyed_row_is_named_by_the_column_of_the_view() -> None:
     assert viewed_pair(viewed(), without).shown_key == ("key",)
 
 
-def test_repair_is_refused_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row of the target may have columns that the view does not have."""
-    task = replace(an_apply(), view=View((RULE,)))
-    store = SimpleNamespace(task_entry=lambda _: SimpleNamespace(document=task))
-    monkeypatch.setattr(command, "control", lambda: nullcontext(SimpleNamespace(store=store)))
-    with pytest.raises(Fatal, match=r"MR-4116.*repair"):
-        command.compare("shop-apply", repair=True)
+def test_repair_knows_what_the_view_does_not_compare() -> None:
+    """A missing row would be without it; without a constant it is unknown whose a row is."""
+    found = viewed_pair(viewed(), TARGET)
+    assert (found.unread, found.is_limited) == (
+        viewed().unread + tuple(found.only_on(found.source)),
+        True,
+    )
+    words = viewed(replace(RULE, add=(("part", "03"),)))
+    pair = viewed_pair(words, TARGET)
+    assert not pair.is_limited
 
 
 def test_rule_that_does_not_fit_is_a_problem() -> None:

@@ -429,7 +429,6 @@ def test_rules_of_an_apply_task_are_kept() -> None:
 @pytest.mark.parametrize(
     ("more", "refused"),
     [
-        (RULES + "compare: {every_h: 24}\n", "compare.every_h: found 24"),
         ('tables: [{from: "s.*", to: w.t, merge: true}]\n', "tables[0].merge"),
         ('tables: [{from: "s.*", to: "MySQL.{table}"}]\n', "tables[0].to"),
         ('tables: [{from: "s.*", to: "millrace.{table}"}]\n', "tables[0].to"),

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from millrace.consumer.compare.single_run import TaskComparer
 from millrace.consumer.compare.tables import admitted
 from millrace.consumer.load.tables import Admission
 from millrace.consumer.records.row_schemas import RowSchemas, make_programs
@@ -19,7 +18,6 @@ from millrace.consumer.view.layout import ViewedTable, viewed_table, visible_tab
 from millrace.consumer.view.record import view_record
 from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory, UniqueKey
 from millrace.errors import Fatal
-from millrace.schemas.documents import CompareRules
 from millrace.schemas.record.avro_codec import decode
 from millrace.schemas.record.avro_schema import envelope_schema
 from millrace.schemas.record.row_layout import RowLayout
@@ -185,24 +183,14 @@ def test_stored_record_has_the_view_and_is_read_again() -> None:
     assert all(len(_walked(schema, value)) == 1 for value, schema in found)
 
 
-def test_repairs_and_loads_of_merges_are_refused() -> None:
-    """Also with an old document: they would write other rows than the task applies, or delete those of others."""
+def test_loads_of_merges_are_refused() -> None:
+    """Also with an old document: they would delete rows of others."""
     task = replace(an_apply(), view=View((RULE,)))
     merging = replace(task, view=View((RULE, replace(RULE, source="shop.*", merge=True))))
     with pytest.raises(Fatal, match="MR-4116"):
         Admission.of(a_set(), a_capture(), merging)
     Admission.of(a_set(), a_capture(), task)
-    repairing = replace(
-        task, rules=replace(task.rules, compare=CompareRules(every_h=24, repair=True))
-    )
-
-    def fail(*_: Any) -> Any:
-        raise AssertionError("no server is asked")
-
-    with pytest.raises(Fatal, match="MR-4116"):
-        TaskComparer(repairing, fail, fail).compare(resumes=False, seen=fail)
     assert admitted(a_set(), a_capture(), task)("shop", "orders")
-    Admission.of(a_set(), a_capture(), an_apply())
 
 
 def test_view_is_part_of_the_plan_key() -> None:

@@ -92,7 +92,7 @@ def compare(
     with (
         control() as cluster
     ):  # also during the comparison: an operator may drain the member that is read
-        found = _scope(cluster, task, repairs=repair)
+        found = _scope(cluster, task)
         if repair and not yes and (json or not _agrees(found)):
             raise Fatal("MR-5127", f"no row of {found.task.name} is changed")
         if not now:
@@ -140,15 +140,12 @@ class _Scope:
     target: "Endpoint"
 
 
-def _scope(cluster: Control, name: str, *, repairs: bool) -> _Scope:
+def _scope(cluster: Control, name: str) -> _Scope:
     from millrace.cli.task.wait import capture_task_of
     from millrace.consumer.compare.tables import admitted
-    from millrace.consumer.tables.filter import check_same_rows
     from millrace.drivers.mysql.primary import primary_member
 
     document = apply_task_of(cluster, cluster.store.task_entry(name).document)
-    if repairs:
-        check_same_rows(document, "a repair")
     captured = capture_task_of(cluster, document)
     source = cluster.store.set_entry(captured.set_name).document
     target = primary_member(cluster.store.set_entry(document.target).document, for_writing=False)
