@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from millrace.consumer.load.tables import SourceTable
-from millrace.consumer.target.merged_tables import merged_targets
+from millrace.consumer.target.merged_tables import is_merged
 from millrace.consumer.target.progress import DATABASE, Owner, check_fence
 from millrace.consumer.target.running_statement import lock
 from millrace.consumer.target.stored_view import read_view, tasks_that_write
@@ -123,7 +123,7 @@ def check_sole(target: MySqlSession, stream: str, key: TableKey, *, is_viewed: b
     others = tasks_that_write(target, stream, [key])
     if not is_viewed:
         others = [task for task in others if read_view(target, task) is not None]
-    if not others and key in merged_targets(target):
+    if not others and is_merged(target, key):
         others = ["a task that merges tables"]
     target.rollback()
     if others:

@@ -58,12 +58,18 @@ class MergedSource:
         return f"{'.'.join(self.name)} of {self.task}{missing}"
 
 
-def merged_targets(session: MySqlSession) -> frozenset[TableKey]:
-    """The tables of the target that sources share. The current transaction stays open."""
+def is_merged(session: MySqlSession, target: TableKey) -> bool:
+    """Whether sources share a table of the target. The current transaction stays open."""
+    return bool(read_sources(session, target))
+
+
+def merged_in(session: MySqlSession, database: str) -> frozenset[TableKey]:
+    """The tables of a database of the target that sources share. The current transaction stays open."""
     rows = session.query(
-        f"SELECT DISTINCT target_database, target_table FROM {DATABASE}.merged_table WHERE task <> ''"
+        f"SELECT target_table FROM {DATABASE}.merged_table WHERE target_database = %s AND task > ''",
+        (database,),
     )
-    return frozenset((str(database), str(table)) for database, table in rows)
+    return frozenset((database, str(table)) for (table,) in rows)
 
 
 def read_sources(session: MySqlSession, target: TableKey) -> list[MergedSource]:

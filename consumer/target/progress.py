@@ -93,7 +93,7 @@ _TABLES = (
     "merged_table (target_database VARCHAR(64) NOT NULL, target_table VARCHAR(64) NOT NULL, task VARCHAR(190) NOT NULL,"
     " source_database VARCHAR(64) NOT NULL, source_table VARCHAR(64) NOT NULL, constants LONGTEXT NOT NULL,"
     " missing LONGTEXT NOT NULL, added LONGTEXT NOT NULL, altering LONGTEXT NOT NULL,"
-    " PRIMARY KEY (target_database, target_table, task, source_database, source_table))",
+    " PRIMARY KEY (target_database, target_table, task, source_database, source_table), KEY (task))",
 )
 
 

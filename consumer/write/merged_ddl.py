@@ -47,7 +47,7 @@ from millrace.schemas.view.view import Match
 
 CHUNK_ROWS = 10_000  # of a DELETE, and of its target transaction
 
-AFTER_CHUNK = register("apply.merged_after_chunk")
+AFTER_CHUNK = register("merge.after_chunk")
 
 _EMPTYING = (Kind.TRUNCATE_TABLE, Kind.DROP_TABLE)
 

@@ -19,8 +19,8 @@ from millrace.consumer.target.loads import task_of
 from millrace.consumer.target.merged_tables import (
     MergedSource,
     check_not_altered,
+    is_merged,
     lock_sources,
-    merged_targets,
     put_source,
     read_sources,
 )
@@ -38,11 +38,10 @@ def store_sources(
     new = [slot for slot in slots_of(rows.slots(numbers)) if slot not in plans.stored_slots]
     if not new:
         return
-    merged = merged_targets(session)
     for slot in new:
         plan, source = plans.table_plan(slot), plans.merged_source(slot)
         if source is None:
-            if plan.target.key in merged:
+            if is_merged(session, plan.target.key):
                 name = plan.target.name
                 what = f"{plan.shown}: other tables are merged into {name}, and the rule does not say `merge`"
                 raise Fatal("MR-5207", what, table=plan.shown)

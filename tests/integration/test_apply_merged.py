@@ -12,6 +12,7 @@ import pytest
 
 from millrace.consumer.target.intents import decide_intent
 from millrace.consumer.target.merged_tables import read_sources
+from millrace.consumer.write import merged_ddl
 from millrace.deploy.servers import DatabaseServer
 from millrace.drivers.mysql.connection import connect
 from millrace.errors import Fatal
@@ -27,6 +28,10 @@ ORDERS = (
     " DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_general_ci"
 )
 SHARDS = ("1", "2", "3")
+
+
+class _EndedError(Exception):
+    """The driver ends here."""
 
 
 @pytest.fixture
@@ -191,6 +196,36 @@ def test_emptied_shard_leaves_the_rows_of_others(
     stream.commit()
     run_once(target_server, _task(name, house), stream)
     assert _found(target_server, house) == [("1", 2, ""), ("2", 1, ""), ("3", 1, "")]
+
+
+def test_truncated_shard_is_emptied_by_the_next_run(
+    name: str, house: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run ends after each chunk: rows that the shard has gotten since stay."""
+    stream = RecordStream()
+    for number in range(5):
+        for shard in SHARDS[:2]:
+            stream.insert(_orders(name, shard), _row(number))
+    stream.commit()
+    stream.ddl(f"TRUNCATE TABLE {name}_1.orders")
+    stream.insert(_orders(name, "1"), _row(9))
+    stream.commit()
+    points: list[str] = []
+
+    def end(point: str) -> None:
+        points.append(point)
+        raise _EndedError
+
+    monkeypatch.setattr(merged_ddl, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(merged_ddl, "fault_point", end)
+    for left in (3, 1, 0):
+        with pytest.raises(_EndedError):
+            run_once(target_server, _task(name, house), stream)
+        assert len(_found(target_server, house)) == 5 + left
+    monkeypatch.setattr(merged_ddl, "fault_point", points.append)
+    run_once(target_server, _task(name, house), stream)
+    assert set(points) == {merged_ddl.AFTER_CHUNK}
+    assert _found(target_server, house)[:2] == [("1", 9, ""), ("2", 0, "")]
 
 
 def _states(server: DatabaseServer, house: str) -> dict[str, list[str]]:

@@ -32,7 +32,8 @@ def _group(name: str) -> Group:
     """A table that is read in one snapshot, so its finder asks no server."""
     table = CatalogTable("shop", name, {}, ())
     source = SourceTable(("shop", name), table, why_snapshot="no key")
-    return Group((source,), (CopyTable(("shop", name), cast(TablePair, None), 9, ""),))
+    pair = TablePair(table, table, (), None, 0)
+    return Group((source,), (CopyTable(("shop", name), pair, 9, ""),))
 
 
 @dataclass

@@ -154,8 +154,6 @@ class ModelSession:
                     for at, key in work.claims.items()
                     if int(str(at[1])) >= place[1]  # type: ignore[operator]
                 }
-            case "SELECT DISTINCT target_database, target_table":
-                return list({at[:2] for at in work.merged if at[2]})
             case "SELECT task, source_database, source_table,":
                 found = work.merged.items()
                 return [(*at[2:], *more) for at, more in sorted(found) if at[:2] == place]
