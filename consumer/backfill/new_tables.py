@@ -12,18 +12,22 @@ With ``load: {new_tables: false}`` in the document no table waits, and only the 
 A table that is not admitted any more leaves its load, at whatever step that is. It may be on the target in part, so its
 name is kept with the filter: if it is admitted again, it waits for a load although it is on the target.
 
+A table of which the topic has rows and which the target does not have, because capture takes it since then, waits for
+a load, too: while the task runs, before the mark passes its first row (``window.overlap``).
+
 The tables and the new filter are stored in one target transaction. If the process is killed before its commit, the next
 start compares again; after it, the tables wait.
 """
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from millrace.consumer.backfill.threads import Loader
 from millrace.consumer.tables.filter import Route
 from millrace.consumer.target.loads import FIRST, FOLLOWS, forget_tables, set_waiting, stream_tables
 from millrace.consumer.target.progress import DATABASE, Owner, check_fence
+from millrace.consumer.turn.order import Assignment
 from millrace.drivers.mysql.catalog import Inventory, TableKey, read_inventory
 from millrace.drivers.mysql.connection import MySqlSession
 from millrace.faults import fault_point, register
@@ -98,6 +102,12 @@ def note_filter(
     fault_point(BEFORE_GROWN)
     session.commit()
     fault_point(AFTER_GROWN)
+
+
+def loading_missing(assignment: Assignment, task: ApplyTask, loader: Loader | None) -> Assignment:
+    """The assignment of a run that sets tables aside which the target does not have, if they can be loaded then."""
+    loads = loader is not None and task.rules.load.new_tables and task.view.as_filter is not None
+    return replace(assignment, rules=replace(assignment.rules, loads_missing=loads))
 
 
 def _left_out(session: MySqlSession, task: ApplyTask) -> frozenset[TableKey]:

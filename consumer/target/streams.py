@@ -7,18 +7,18 @@ from the one that it has read. So of two writers one comes first, and the other 
     copies → copied      the load, with the last chunk
     copied → follows     the driver, when the side stream begins; for a first load, when main begins
     follows → no row     the driver, when the side stream joins main; of a first load, when its range is over
-    any → waits          a stream that sets a DDL statement aside, a load whose tables were changed meanwhile, or an
-                         operator (``millrace task load``)
+    any → waits          a stream that sets a DDL statement aside, or a table that the target does not have; a load
+                         whose tables were changed meanwhile; an operator (``millrace task load``)
 
 Nothing here commits.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from millrace.consumer.target.load_range import StreamTables, streams_of, tables_of_stream
 from millrace.consumer.target.loads import end_stream, read_stream, set_waiting, stream_tables
 from millrace.consumer.target.progress import DATABASE, Mark, Owner, check_fence
-from millrace.drivers.mysql.catalog import TableKey
+from millrace.drivers.mysql.catalog import Changed, Inventory, TableKey, read_again
 from millrace.drivers.mysql.connection import MySqlSession
 
 
@@ -57,6 +57,19 @@ def current_tables(connection: MySqlSession, owner: Owner, mark: Mark) -> Stream
     check_fence(connection, owner)
     end_stream(connection, owner)
     return read_stream_tables(connection, owner.task)
+
+
+def set_missing(connection: MySqlSession, task: str, missing: Collection[TableKey]) -> None:
+    """Set tables aside of which the topic has rows and which the target does not have."""
+    set_waiting(connection, task, missing, detail="the topic has rows of it, the target no table")
+
+
+def read_missing(
+    connection: MySqlSession, known: Inventory, missing: Collection[TableKey]
+) -> Inventory | None:
+    """The inventory with those of these tables that the target has by now; None if it has none of them."""
+    found = read_again(connection, known, Changed(frozenset(missing)))
+    return found if any(table in found.tables for table in missing) else None
 
 
 def set_unfit(connection: MySqlSession, task: str, unfit: Mapping[TableKey, str]) -> None:

@@ -30,7 +30,7 @@ from typing import Protocol
 
 from millrace.consumer.backfill.backfill import LaterLoads, Parts
 from millrace.consumer.backfill.loader import LaterLoad
-from millrace.consumer.backfill.new_tables import note_filter
+from millrace.consumer.backfill.new_tables import loading_missing, note_filter
 from millrace.consumer.backfill.threads import Loader
 from millrace.consumer.compare.single_run import TaskComparer
 from millrace.consumer.compare.task_comparison import Comparisons
@@ -153,6 +153,7 @@ class ApplyRunner:
             applier.mark = followed(session, applier, topic, source=task.source)
             loader = self._make_loader(replace(task, view=applier.assignment.view), endpoint)
             note_filter(session, applier.owner, task, loader)
+            applier.assignment = loading_missing(applier.assignment, task, loader)
             applier.is_partial = is_partial(session, task.name)
             session.rollback()
         applier.renewed = partial(renewed, document=target)

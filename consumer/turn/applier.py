@@ -34,12 +34,11 @@ from millrace.consumer.tables.table_plans import Catalogue, Notes, TablePlans
 from millrace.consumer.target.aside import kept_size
 from millrace.consumer.target.loads import task_of
 from millrace.consumer.target.progress import Mark, Owner, check_fence
-from millrace.consumer.target.streams import set_unfit
+from millrace.consumer.target.streams import read_missing, set_missing, set_unfit
 from millrace.consumer.turn.context import Limits, Position, Tools
 from millrace.consumer.turn.lane_planner import LanePlanner, Load
 from millrace.consumer.turn.order import Counts, Outcome, TurnOrder
 from millrace.consumer.window.overlap import NO_OVERLAP, Overlap
-from millrace.consumer.window.safe_mode import prepare_snapshot_rows
 from millrace.consumer.window.units import cut, units_of
 from millrace.consumer.window.window import (
     Barrier,
@@ -205,11 +204,12 @@ class Applier:
             self.plans = window.plans
             if not self.seen.past_start and window.resolved:
                 self._shown = str(window.resolved[-1][1].progress.gtid_set)
-            prepare_snapshot_rows(window)
-            self.overlap, entered = self.overlap.entered(window, self.seen)
-            window = entered.window
-            if entered.unfit:
-                self._set_aside(entered.unfit)
+            overlap, entered = self.overlap.entered(window, self.seen)
+            if entered.missing and self._has_appeared(entered.missing):
+                continue
+            self.overlap, window = overlap, entered.window
+            if entered.unfit or entered.missing:
+                self._set_aside(entered.unfit, entered.missing)
             first += len(window.rows)
             if len(window.rows):
                 self._dispatch(window)
@@ -219,14 +219,24 @@ class Applier:
                 first += 1
         return True
 
-    def _set_aside(self, unfit: Mapping[TableKey, str]) -> None:
+    def _has_appeared(self, missing: frozenset[TableKey]) -> bool:
+        """Whether the target has one of these tables since the inventory was read; then plans have it, too."""
+        self._meet()
+        inventory = read_missing(self._session, self.plans.inventory, missing)
+        self._session.rollback()
+        if inventory is not None:
+            self.plans = self._plans_with(inventory)
+        return inventory is not None
+
+    def _set_aside(self, unfit: Mapping[TableKey, str], missing: frozenset[TableKey]) -> None:
         """Tables wait for a load; committed before the mark passes a row of theirs."""
         self._meet()  # parts under way may hold rows of tables that are set aside with them
         session = self._session
         check_fence(session, self.owner)
         set_unfit(session, task_of(self.owner.task), unfit)
+        set_missing(session, task_of(self.owner.task), missing)
         session.commit()
-        self.plans = self.plans.routed(self.plans.route.without(frozenset(unfit)))
+        self.plans = self.plans.routed(self.plans.route.without(missing.union(unfit)))
 
     def _apply_large(self) -> None:
         """Apply the source transaction that does not fit into a window, if the reader has found its end."""

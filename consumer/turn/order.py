@@ -33,13 +33,15 @@ from millrace.schemas.view.view import ALL_TABLES, View
 class Rules:
     """How a task's rows are applied. ``safe_until``: the GTID set of safe mode; "": none.
 
-    ``aside``: whether refused rows are kept, and whether the task may have kept rows.
+    ``loads_missing``: a table that the target does not have waits for a load. ``aside``: whether refused rows are kept,
+    and whether the task may have kept rows.
     """
 
     policy: ConflictPolicy
     lane_count: int
     consistency: Consistency = Consistency.CAUSAL
     safe_until: str = ""
+    loads_missing: bool = False
     aside: AsideRule = NOTHING_ASIDE
 
 

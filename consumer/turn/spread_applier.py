@@ -43,6 +43,7 @@ from millrace.consumer.turn.lane_planner import LanePlanner, Load
 from millrace.consumer.turn.order import Counts, Share, ShareEnd, ShareStop, Step
 from millrace.consumer.turn.resident import LastTurn, Resident
 from millrace.consumer.turn.turn import known_plans, known_position
+from millrace.consumer.window.overlap import missing_tables
 from millrace.consumer.window.safe_mode import prepare_snapshot_rows
 from millrace.consumer.window.units import units_of
 from millrace.consumer.window.window import Window, read_window
@@ -106,6 +107,9 @@ class SpreadApplier:
             applied=self.begin.applied,
             look_up=self.tools.look_up,
         )
+        if self.share.order.assignment.rules.loads_missing and missing_tables(window):
+            self._stop = ShareStop.SOLO
+            return False
         prepare_snapshot_rows(window)
         count = len(window.rows)
         self._left = taken.part(count, len(taken.values)) if count < len(taken.values) else None

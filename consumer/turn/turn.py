@@ -48,7 +48,9 @@ def run_turn(order: TurnOrder, tools: Tools, resident: Resident) -> Outcome:
     if writing.aside.follows and (last_turn is None or plans is not last_turn.plans):
         hash_again(session, order.owner, plans.inventory)
     safe_mode = SafeMode.of(order.assignment.rules.safe_until)
-    overlap = Overlap(safe_mode, part.range)
+    # a side stream has only tables that were copied
+    loads_missing = order.assignment.rules.loads_missing and part.only is None
+    overlap = Overlap(safe_mode, part.range, loads_missing)
     applier = Applier(order, tools, writing=writing, begin=begin, plans=plans, overlap=overlap)
     outcome = applier.run()
     resident.last = LastTurn(order.owner, outcome.mark, applier.plans)

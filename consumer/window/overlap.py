@@ -6,6 +6,9 @@ range, too. If it was created in the range, its CREATE made it wait for a load (
 Rows in ``end`` that do not fit the copied table are from before a statement that the load has seen: the structure is
 from after it. Such a table is set aside at once, because no row may be applied; its statement is met later.
 
+Rows of a table that the target does not have, without a CREATE before them: the topic has them because capture takes
+the table since then. If the task loads such tables, they are set aside (``missing``).
+
 Pure.
 """
 
@@ -21,7 +24,12 @@ from millrace.consumer.tables.related import with_related
 from millrace.consumer.tables.table_plans import TablePlans, slots_of
 from millrace.consumer.target.load_range import Fate, LoadRange
 from millrace.consumer.target.progress import Mark
-from millrace.consumer.window.safe_mode import SafeMode, mark_safe, refusal
+from millrace.consumer.window.safe_mode import (
+    SafeMode,
+    mark_safe,
+    prepare_snapshot_rows,
+    refusal,
+)
 from millrace.consumer.window.unlogged_cascades import leave_unchecked
 from millrace.consumer.window.window import Window
 from millrace.drivers.mysql.catalog import TableKey
@@ -31,21 +39,30 @@ from millrace.schemas.gtid import parse_gtid
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """A window with the rows that are left to apply. ``unfit``: tables to set aside, whose rows are not left."""
+    """A window with the rows that are left to apply.
+
+    ``unfit`` and ``missing``: tables to set aside, whose rows are not left. Those that are missing may be on the target
+    since the inventory was read.
+    """
 
     window: Window[TablePlans]
     unfit: Mapping[TableKey, str] = field(default_factory=dict)
+    missing: frozenset[TableKey] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """The range of a load and the safe mode of the task's document: rows that the target may already have."""
+    """The range of a load and the safe mode of the task's document: rows that the target may already have.
+
+    ``loads_missing``: whether tables that the target does not have are set aside.
+    """
 
     safe_mode: SafeMode | None = None
     range: LoadRange | None = None
+    loads_missing: bool = False
 
     def entered(self, window: Window[TablePlans], seen: Mark) -> tuple["Overlap", Entered]:
-        """The window, with its rows marked for safe mode where needed. Fatal MR-5024.
+        """The window, with rows of snapshots and of safe mode prepared. Fatal MR-5024.
 
         ``seen`` is the mark before the window. The overlap is without what is over there.
         """
@@ -53,9 +70,12 @@ class Overlap:
         if range_ is not None and range_.is_over(seen):
             range_ = None
         entered = Entered(window) if range_ is None else _entered(range_, window)
+        if self.loads_missing:
+            entered = _without_missing(entered)
+        prepare_snapshot_rows(entered.window)
         if safe_mode is not None:
             safe_mode = safe_mode.mark_rows(entered.window, seen)
-        return Overlap(safe_mode, range_), entered
+        return replace(self, safe_mode=safe_mode, range=range_), entered
 
 
 NO_OVERLAP = Overlap()
@@ -80,6 +100,27 @@ def _entered(range_: LoadRange, window: Window[TablePlans]) -> Entered:
     unchecked = waiting[left & is_inside & (fates == Fate.APPLIED)]
     leave_unchecked(rows, RecordNumbers(unchecked), plans)
     return Entered(replace(window, waiting=RecordNumbers(waiting[left])), unfit)
+
+
+def missing_tables(window: Window[TablePlans]) -> frozenset[TableKey]:
+    """The tables of waiting rows that the target does not have."""
+    plans = window.plans
+    slots = slots_of(window.rows.slots(window.waiting)) if len(window.waiting) else []
+    return frozenset(plans.state_name(slot) for slot in slots if not plans.has_table(slot))
+
+
+def _without_missing(entered: Entered) -> Entered:
+    missing = missing_tables(entered.window)
+    if not missing:
+        return entered
+    window = entered.window
+    plans, slots = window.plans, window.rows.slots(window.waiting)
+    left = np.ones(len(slots), np.bool_)
+    for slot in slots_of(slots):
+        if plans.state_name(slot) in missing:
+            left &= slots != slot
+    waiting = RecordNumbers(window.waiting[left])
+    return replace(entered, window=replace(window, waiting=waiting), missing=missing)
 
 
 def _fates(range_: LoadRange, window: Window[TablePlans]) -> tuple[Ints, npt.NDArray[np.bool_]]:

@@ -19,12 +19,12 @@ import numpy as np
 
 from millrace.consumer.records.numbers import Seqs
 from millrace.consumer.records.pieces import Taken
-from millrace.consumer.tables.table_plans import TablePlans
+from millrace.consumer.tables.table_plans import Catalogue, TablePlans
 from millrace.consumer.target.loads import task_of
 from millrace.consumer.target.progress import Mark, check_fence
-from millrace.consumer.target.streams import set_unfit
+from millrace.consumer.target.streams import read_missing, set_missing, set_unfit
 from millrace.consumer.window.overlap import Overlap
-from millrace.consumer.window.safe_mode import check_triggers, prepare_snapshot_rows
+from millrace.consumer.window.safe_mode import check_triggers
 from millrace.consumer.window.window import LookUp, Window, advanced, read_window
 from millrace.consumer.write.conflict import store_blocking
 from millrace.consumer.write.merging import store_sources
@@ -93,12 +93,16 @@ class LargeTransaction:
                 look_up=self.look_up,
             )
             self.plans = window.plans
-            prepare_snapshot_rows(window)
-            self.overlap, entered = self.overlap.entered(window, self.mark)
-            window = entered.window
-            if entered.unfit:
+            overlap, entered = self.overlap.entered(window, self.mark)
+            missing, route = entered.missing, self.plans.route
+            if missing and (known := read_missing(session, self.plans.inventory, missing)):
+                self.plans = TablePlans(Catalogue("", self.plans.schemas, known, route))
+                continue
+            self.overlap, window = overlap, entered.window
+            if entered.unfit or missing:
                 set_unfit(session, task_of(self.writing.owner.task), entered.unfit)
-                self.plans = self.plans.routed(self.plans.route.without(frozenset(entered.unfit)))
+                set_missing(session, task_of(self.writing.owner.task), missing)
+                self.plans = self.plans.routed(route.without(missing.union(entered.unfit)))
             self._learned |= window.learned
             end = len(window.rows)
             if end:

@@ -15,7 +15,7 @@ from millrace.consumer.target.running_statement import lock
 from millrace.deploy.servers import DatabaseServer
 from millrace.drivers.mysql.connection import connect
 from millrace.errors import Fatal, Fenced, Retryable
-from millrace.schemas.documents import LoadRules, TableFilter
+from millrace.schemas.documents import Consistency, LoadRules, TableFilter
 from millrace.schemas.view.view import ALL_TABLES, view_of_filter
 from tests.kit.apply.live import LiveTask, Source, rows_on, rows_wanted
 from tests.kit.apply.loads import states, waiting
@@ -250,6 +250,53 @@ def test_admitted_table_is_not_loaded_if_the_document_says_so(live: LiveTask) ->
         live.task = replace(live.task, rules=replace(live.task.rules, load=LoadRules()))
     assert live.loader.loads == 0
     _assert_equal(live)
+
+
+@pytest.mark.parametrize("is_whole", [False, True], ids=["causal", "transactional"])
+@pytest.mark.guarantee("applied")
+def test_table_that_capture_takes_since_now_is_loaded(live: LiveTask, *, is_whole: bool) -> None:
+    """Without a restart, with the rows from before. The topic has no CREATE of it, only rows."""
+    source = live.source
+    if is_whole:
+        rules = replace(live.task.rules, consistency=Consistency.TRANSACTIONAL)
+        live.task = replace(live.task, rules=rules)
+    source.transactions(3)
+
+    def act() -> None:
+        if "fresh" not in source.rows:
+            source.take("fresh")
+        source.transactions(2)
+
+    live.run(act, times=4, loads_min=1)
+    assert live.loader.loads == 1
+    assert states(live.server, live.task.name) == {}
+    _assert_equal(live)
+
+
+def test_table_that_appears_on_the_target_is_applied(live: LiveTask) -> None:
+    """An operator has created it, empty: it is not loaded."""
+    source, server = live.source, live.server
+    source.transactions(3)
+
+    def act() -> None:
+        if "own" not in source.rows:
+            source.create(server, "own")
+        source.transactions(3)
+
+    live.run(act, times=3)
+    assert live.loader.loads == 0
+    _assert_equal(live)
+
+
+def test_missing_table_blocks_a_task_that_loads_no_new_tables(live: LiveTask) -> None:
+    """As it does if the source can't be asked."""
+    source = live.source
+    source.take("fresh")
+    source.transactions(3)
+    load = LoadRules(new_tables=False)
+    live.task = replace(live.task, rules=replace(live.task.rules, load=load))
+    with pytest.raises(Fatal, match=r"MR-5012 .*fresh"):
+        live.run()
 
 
 @pytest.mark.parametrize("point", [BEFORE_GROWN, AFTER_GROWN])

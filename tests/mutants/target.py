@@ -13,6 +13,7 @@ from millrace.consumer.records.numbers import Ints
 from millrace.consumer.records.rows import Rows
 from millrace.consumer.tables import table_plan
 from millrace.consumer.tables.table_plans import TablePlans
+from millrace.consumer.turn import applier
 from millrace.consumer.window import overlap as load_range
 from millrace.consumer.window import safe_mode, unlogged_cascades
 from millrace.consumer.write import changes, row_writer
@@ -77,7 +78,20 @@ def loads_not_counted(patch: Patch) -> None:
 _COPIED = "DID NOT RAISE"
 _CASCADES = "tests/integration/test_apply_cascades.py"
 _STREAMS = "tests/integration/test_apply_streams.py"
+
+
+def inventory_of_the_begin(patch: Patch) -> None:
+    """A table is missing if it was missing when the run read the inventory."""
+    patch.setattr(applier, "read_missing", lambda *_: None)
+
+
 MUTANTS = [
+    Mutant(
+        "tables that the target has by now are applied",
+        inventory_of_the_begin,
+        "tests/integration/test_later_loads.py",
+        {"test_table_that_appears_on_the_target_is_applied": "MR-5010"},
+    ),
     Mutant(
         "safe mode turns foreign key checks off",
         lambda patch: patch.setattr(RowWriter, "_check_foreign_keys", lambda *_: None),

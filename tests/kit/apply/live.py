@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from millrace.consumer.backfill.backfill import LaterLoads, Parts
-from millrace.consumer.backfill.new_tables import note_filter
+from millrace.consumer.backfill.new_tables import loading_missing, note_filter
 from millrace.consumer.target.load_range import side_of
 from millrace.consumer.target.loads import (
     COPIED,
@@ -172,6 +172,12 @@ class Source:
         with self.lock:
             self.rows[name] = {}
             self.ddl(self.create_sql(name))
+
+    def take(self, name: str) -> None:
+        """Capture takes a table that has existed with some rows: the topic has no statement about it."""
+        with self.lock:
+            self.rows[name] = {key: key for key in range(0, KEYS, 2)}
+            self.states[-1] = {**self.states[-1], name: dict(self.rows[name])}
 
 
 @dataclass
@@ -348,6 +354,7 @@ class LiveTask:
         applier = started(self.server, self.task)
         session = connect(endpoint_of(self.server))
         note_filter(session, applier.owner, self.task, self.loader)
+        applier.assignment = loading_missing(applier.assignment, self.task, self.loader)
         applier.is_partial = bool(self._tables(session))
         stepped = threading.Event()
         parts = Parts(applier, self.loader, self.turns)
