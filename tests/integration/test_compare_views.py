@@ -14,6 +14,7 @@ from millrace.consumer.compare import Comparison, Ends, Rules, Threads, Work, co
 from millrace.consumer.compare.table import viewed_pair
 from millrace.consumer.compare.tables import WHOLE_VIEW
 from millrace.consumer.compare.viewed import viewed_rows
+from millrace.consumer.target.progress import create_tables
 from millrace.consumer.target.stored_view import insert_view
 from millrace.deploy.servers import DatabaseServer
 from millrace.drivers.mysql.catalog import Inventory, read_collations, read_inventory
@@ -201,6 +202,7 @@ def test_repair_leaves_masked_values_and_tables_of_others(scene: Scene) -> None:
     scene.target.execute(f"INSERT INTO {buyers} VALUES (9, 'y', 9)")
     left = [(1, scene.house, 1), (3, "x", 3)]
     with closing(connect(endpoint_of(scene.target))) as session:
+        create_tables(session)
         insert_view(
             session, "another", View((TableRule("*.*", f"{scene.house}.{{table}}"),)), begin_seq=1
         )
