@@ -113,12 +113,14 @@ IDLE_S = 30.0
 _VIEWED = "the view of the task changes "
 _ASKED_FIX = (
     "`millrace ddl show TASK N` shows the statement as the target gets it. `millrace ddl apply TASK N` executes it, and"
-    " the rows that the target has stay as they are: correct them yourself where the view would have others now. After"
-    " that, `millrace task resume TASK`."
+    " the rows that the target has stay as they are: correct them yourself where the view would have others now. Or"
+    " `millrace task load TASK --tables DATABASE.TABLE`, with the source's name, loads the table again after that. Then"
+    " `millrace task resume TASK`."
 )
 _VIEWED_FIX = (
     "Make the statement's effect on the target, under the names and columns that the view gives it: `millrace ddl apply"
-    " TASK N --sql STATEMENT` lets the task execute yours. Or make it yourself, then `millrace ddl skip TASK N`. After"
+    " TASK N --sql STATEMENT` lets the task execute yours. Or make it yourself, then `millrace ddl skip TASK N`. Or"
+    " `millrace ddl skip TASK N --load DATABASE.TABLE`, with the source's name, loads the table again from here. After"
     " that, `millrace task resume TASK`."
 )
 

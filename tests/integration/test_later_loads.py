@@ -8,8 +8,9 @@ import pytest
 from millrace.consumer.backfill import backfill
 from millrace.consumer.backfill.new_tables import AFTER_GROWN, BEFORE_GROWN, note_filter
 from millrace.consumer.target.fence import raise_fence
+from millrace.consumer.target.intents import DONE, put_decision
 from millrace.consumer.target.load_range import side_of
-from millrace.consumer.target.loads import COPIES
+from millrace.consumer.target.loads import COPIES, set_waiting
 from millrace.consumer.target.progress import DATABASE
 from millrace.consumer.target.running_statement import lock
 from millrace.deploy.servers import DatabaseServer
@@ -79,6 +80,35 @@ def test_rows_that_cross_the_view_during_a_load_are_right(
             live.run(lambda: source.transactions(3, changes=40), times=10)
             _assert_equal(live)
         assert live.loader.loads > 3  # each statement leads to another one
+    finally:
+        target_server.execute(f"DROP DATABASE {source.house}")
+
+
+def test_statement_under_a_view_is_skipped_for_a_load(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """CREATE TABLE under a rule that changes columns: the load creates the table, as `ddl skip --load` asks for."""
+    source = Source(name, RecordStream(target_server.flavour), house=f"{name}_house")
+    target_server.execute(f"CREATE DATABASE {source.house}")
+    source.create(target_server, "t")
+    source.transactions(10)
+    live = LiveTask.of(target_server, source)
+    live.run()
+    try:
+        with source.lock:
+            source.rows["fresh"] = {}
+            source.ddl("CREATE TABLE fresh (id INT PRIMARY KEY, n INT)")
+            seq = source.stream.seq
+        source.transactions(5)
+        with pytest.raises(Fatal, match=r"MR-5042.*changes its rows or columns") as caught:
+            live.run()
+        assert "--load" in str(caught.value.fix)
+        with closing(connect(endpoint_of(target_server))) as session:
+            put_decision(session, live.task.name, seq=seq, decision=DONE)
+            set_waiting(session, live.task.name, [(name, "fresh")], detail="asked for")
+            session.commit()
+        live.run(lambda: source.transactions(2), times=2, loads_min=1)
+        _assert_equal(live)
     finally:
         target_server.execute(f"DROP DATABASE {source.house}")
 
