@@ -8,6 +8,7 @@ import pytest
 
 from millrace.consumer.kernel import merge
 from millrace.consumer.records.numbers import RecordNumbers
+from millrace.consumer.tables.merged_sources import rows_condition
 from millrace.consumer.write.row_writer import ConflictRule, RowWriter
 from millrace.drivers.mysql.actions import Action, Actions
 from millrace.drivers.mysql.catalog import CatalogColumn, ForeignKey, Inventory, UniqueKey
@@ -175,3 +176,11 @@ def test_other_structures_have_other_statements() -> None:
     )
     slots: Any = np.array([0, 1, 2, 3, 2])
     assert plans.grouped(slots).tolist() == [0, 1, 0, 1, 0]
+
+
+def test_constant_that_ends_with_a_space_has_no_condition() -> None:
+    """Without padding, it parts its source from that of the same text without the space."""
+    target = merged_target().tables["w", "orders"]
+    assert rows_condition(target, {"shard": "a"})
+    assert rows_condition(target, {"shard": "a "}) is None
+    assert rows_condition(target, {"shard": 1}) is None
