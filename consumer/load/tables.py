@@ -8,7 +8,8 @@
 
 Tables that are linked by a cascade are read in the same snapshot, if the source does not log the rows that a cascade
 changes. If a parent is deleted after its children were read, and before it is read itself, its DELETE finds no row on
-the target, and its children stay.
+the target, and its children stay. So are children that only refer to such a table: the target checks its DELETE, and
+would refuse it for a child row of a later state.
 
 Under a view that changes a table, states of loads still have the source's name; ``SourceTable.place`` is the table on
 the target. That may have been there before, with wider or more columns: it is checked as for rows of the topic
@@ -249,17 +250,21 @@ def on_target(foreign_keys: Iterable[ForeignKey], target: Inventory) -> list[For
 def linked(tables: Sequence[SourceTable], foreign_keys: Iterable[ForeignKey]) -> list[SourceTable]:
     """The tables with what cascades between them require; see the module."""
     by_key = {table.key: table for table in tables}
-    links = [
-        foreign
-        for foreign in foreign_keys
-        if foreign.cascades and {foreign.child, foreign.parent} <= by_key.keys()
-    ]
+    inside = [one for one in foreign_keys if {one.child, one.parent} <= by_key.keys()]
+    deleting = _deleting(inside)
+    links = [foreign for foreign in inside if foreign.cascades or foreign.parent in deleting]
     found = dict(by_key)
     for family in families(links):
         for key in family:
             table = by_key[key]
             found[key] = replace(table, why_snapshot=table.why_snapshot or CASCADES, family=family)
     return [found[table.key] for table in tables]
+
+
+def _deleting(foreign_keys: Collection[ForeignKey]) -> set[TableKey]:
+    """The tables whose deletions are checked on the target: a cascade begins there, or reaches them."""
+    links = [foreign for foreign in foreign_keys if foreign.cascades]
+    return {key for foreign in links for key in (foreign.parent, foreign.child)}
 
 
 def why_snapshot(source: SourceTable, target: Inventory) -> str:

@@ -119,9 +119,18 @@ def _why(table: CatalogTable, *there: CatalogTable) -> str:
 
 def test_tables_that_a_cascade_links_share_a_snapshot() -> None:
     """Directly or not; a table that is not loaded links nothing."""
-    keys = [_key("c", "b"), _key("b", "a"), _key("d", "a", cascades=False), _key("d", "z")]
+    keys = [_key("c", "b"), _key("b", "a"), _key("d", "e", cascades=False), _key("d", "z")]
     found = linked(_sources("a", "b", "c", "d"), keys)
     assert [bool(table.why_snapshot) for table in found] == [True, True, True, False]
+    shared = [[table.key[1] for table in group] for group in groups(found)]
+    assert shared == [["a", "b", "c"], ["d"]]
+
+
+@pytest.mark.parametrize("parent", ["a", "b"])
+def test_child_that_refuses_a_deletion_is_in_the_snapshot(parent: str) -> None:
+    """The target checks a DELETE that cascades. A child row of a later state would refuse it."""
+    keys = [_key("b", "a"), _key("c", parent, cascades=False), _key("d", "c", cascades=False)]
+    found = linked(_sources("a", "b", "c", "d"), keys)
     shared = [[table.key[1] for table in group] for group in groups(found)]
     assert shared == [["a", "b", "c"], ["d"]]
 
