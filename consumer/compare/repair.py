@@ -46,7 +46,7 @@ from millrace.consumer.compare.sides import Sides, batches, contains, states
 from millrace.consumer.compare.table import Pair
 from millrace.consumer.tables.generated_columns import fix_of_refusal
 from millrace.consumer.target.aside import kept_tables
-from millrace.consumer.target.merged_tables import is_merged
+from millrace.consumer.target.merged_tables import merged_among
 from millrace.consumer.target.progress import DATABASE
 from millrace.consumer.target.stored_view import tasks_that_write
 from millrace.consumer.target.streams import tables_in_loads
@@ -131,7 +131,7 @@ def _repair_batch(
         if triggers := hold_triggers(session, pair.place):
             _refuse(pair, f"trigger {triggers[0]} on the target")
             return left
-        if is_merged(session, pair.place):
+        if merged_among(session, [pair.place]):
             _refuse(pair, "tasks merge tables into it, whose rows the source does not have")
             return left
         if pair.loaded_as in tables_in_loads(session, sides.ends.task):

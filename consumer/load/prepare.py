@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from millrace.consumer.load.tables import SourceTable
-from millrace.consumer.target.merged_tables import is_merged
+from millrace.consumer.target.merged_tables import merged_among
 from millrace.consumer.target.progress import DATABASE, Owner, check_fence
 from millrace.consumer.target.running_statement import lock
 from millrace.consumer.target.stored_view import read_view, tasks_that_write
@@ -123,7 +123,7 @@ def check_sole(target: MySqlSession, stream: str, key: TableKey, *, is_viewed: b
     others = tasks_that_write(target, stream, [key])
     if not is_viewed:
         others = [task for task in others if read_view(target, task) is not None]
-    if not others and is_merged(target, key):
+    if not others and merged_among(target, [key]):
         others = ["a task that merges tables"]
     target.rollback()
     if others:

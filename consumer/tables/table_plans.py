@@ -106,8 +106,7 @@ class TablePlans:
         self._first_slots: dict[tuple[object, ...], int] = {}
         self._groups: dict[int, int] = {}
         self._parted: dict[int, object] = {}
-        # whose sources are stored (``consumer.write.merging``)
-        self.stored_slots: set[int] = set()
+        self._stored: set[str] = set()
         self._keys = MaskKeys()
         self.programs = make_programs(self.schemas, self._added())
 
@@ -142,7 +141,7 @@ class TablePlans:
         made._viewed, made._keys = self._viewed, self._keys
         made._table_plans, made._key_lines = self._table_plans, self._key_lines
         made._templates, made._loads, made._marks = self._templates, self._loads, self._marks
-        made._verifying = self._verifying
+        made._verifying, made._stored = self._verifying, self._stored
         return made
 
     def table_plan(self, slot: int) -> TablePlan:
@@ -202,6 +201,14 @@ class TablePlans:
         """The source of a slot's rows, if others may have the same table of the target."""
         found = None if self.route.only_chooses else self._source(slot)
         return found[1] if found is not None and found[1].merges else None
+
+    def is_stored(self, slot: int) -> bool:
+        """Whether ``note_stored`` was called for the table of a slot."""
+        return self._text(slot) in self._stored
+
+    def note_stored(self, slot: int) -> None:
+        """The target has the source of a slot's rows, or needs none (``consumer.write.merging``)."""
+        self._stored.add(self._text(slot))
 
     def check_apart(self, slot: int, others: Sequence[Source]) -> None:
         """Fatal MR-5208 if rows of a slot could meet those of these sources of other tasks."""

@@ -17,7 +17,7 @@ Nothing here commits.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,9 +58,18 @@ class MergedSource:
         return f"{'.'.join(self.name)} of {self.task}{missing}"
 
 
-def is_merged(session: MySqlSession, target: TableKey) -> bool:
-    """Whether sources share a table of the target. The current transaction stays open."""
-    return bool(read_sources(session, target))
+def merged_among(session: MySqlSession, targets: Collection[TableKey]) -> frozenset[TableKey]:
+    """Those of these tables that sources share. The current transaction stays open."""
+    if not targets:
+        return frozenset()
+    databases, tables = (sorted(set(names)) for names in zip(*targets, strict=True))
+    # MySQL reads the whole index of a table that has few rows, unless a column is not in it
+    rows = session.query(
+        f"SELECT target_database, target_table, altering FROM {DATABASE}.merged_table FORCE INDEX (PRIMARY)"
+        " WHERE target_database IN %s AND target_table IN %s AND task > ''",
+        (databases, tables),
+    )
+    return frozenset((str(database), str(table)) for database, table, _ in rows) & set(targets)
 
 
 def merged_in(session: MySqlSession, database: str) -> frozenset[TableKey]:

@@ -58,7 +58,7 @@ from millrace.consumer.target.aside import void_rows
 from millrace.consumer.target.intents import ASKED, ENDED, REFUSED, UNEXECUTABLE, UNEXPECTED
 from millrace.consumer.target.load_range import LoadRange
 from millrace.consumer.target.loads import set_waiting, task_of
-from millrace.consumer.target.merged_tables import is_merged, merged_in
+from millrace.consumer.target.merged_tables import merged_among, merged_in
 from millrace.consumer.target.progress import DATABASE, Mark, Owner, check_fence, move_mark
 from millrace.consumer.target.running_statement import lock, watched
 from millrace.consumer.target.sessions import STATEMENTS, Sessions
@@ -227,8 +227,9 @@ def _unless_merged(session: MySqlSession, wanted: _Wanted) -> _Wanted:
     dropped = set(statement.databases) if statement.kind is Kind.DROP_DATABASE else set()
     if not (named or dropped) or not is_understood(statement):
         return wanted
-    merged = {key for key in named if is_merged(session, key)}
-    merged = merged.union(*(merged_in(session, database) for database in sorted(dropped)))
+    merged = merged_among(session, named).union(
+        *(merged_in(session, database) for database in sorted(dropped))
+    )
     if not merged:
         return wanted
     why = f"tables are merged into {', '.join(map('.'.join, sorted(merged)))}"

@@ -28,9 +28,8 @@ from millrace.schemas.sql.quoting import quoted
 from millrace.schemas.sql.statement import Kind, Statement
 from millrace.schemas.sql.tokens import Token
 
-DROPPED = (
-    ""  # in ``MergedSource.added``: the source has dropped the column, and its rows keep the values
-)
+# in ``MergedSource.added``: the source has dropped the column, and its rows keep the values
+DROPPED = ""
 
 _IGNORED = {"ALGORITHM", "LOCK"}
 _NOT_CONSTANT = {

@@ -19,8 +19,8 @@ from millrace.consumer.target.loads import task_of
 from millrace.consumer.target.merged_tables import (
     MergedSource,
     check_not_altered,
-    is_merged,
     lock_sources,
+    merged_among,
     put_source,
     read_sources,
 )
@@ -35,19 +35,20 @@ def store_sources(
     session: MySqlSession, owner: Owner, plans: TablePlans, rows: Rows, numbers: RecordNumbers
 ) -> None:
     """Before these rows are written. Fatal MR-5207, MR-5208, Retryable MR-5023. Does not commit."""
-    new = [slot for slot in slots_of(rows.slots(numbers)) if slot not in plans.stored_slots]
+    new = [slot for slot in slots_of(rows.slots(numbers)) if not plans.is_stored(slot)]
     if not new:
         return
+    merged = merged_among(session, {plans.table_plan(slot).target.key for slot in new})
     for slot in new:
         plan, source = plans.table_plan(slot), plans.merged_source(slot)
         if source is None:
-            if is_merged(session, plan.target.key):
+            if plan.target.key in merged:
                 name = plan.target.name
                 what = f"{plan.shown}: other tables are merged into {name}, and the rule does not say `merge`"
                 raise Fatal("MR-5207", what, table=plan.shown)
-            plans.stored_slots.add(slot)
+            plans.note_stored(slot)
         elif _is_stored(read_sources(session, plan.target.key), owner, plan, source):
-            plans.stored_slots.add(slot)
+            plans.note_stored(slot)
         else:
             _store(session, owner, plans, plan, slot, source)
 

@@ -33,7 +33,7 @@ _COMPARED = re.compile(r"(\w+) (?:=|<>|<|>|<=|>=|IN|:=) (%s)")
 # who writes a table of the target is asked of all tasks, once for a table; here all of them merge into one
 OF_ALL_TASKS = re.compile(
     rf"SELECT task FROM {DATABASE}\.progress( UNION .*)?$"
-    rf"|SELECT (target_table|task, source_database)\b.* FROM {DATABASE}\.merged_table "
+    rf"|SELECT (target_database|target_table|task, source_database)\b.* FROM {DATABASE}\.merged_table "
 )
 # what a statement has in the place of a local variable
 _LOCALS = {

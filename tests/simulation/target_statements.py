@@ -306,7 +306,7 @@ def _loaded_tables(_: ModelSession, __: Found, ___: Values) -> tuple[list[Values
     return [], 0  # the tasks here load nothing
 
 
-@statement(r"SELECT (task|target_table)\b.* FROM millrace\.merged_table ")
+@statement(r"SELECT (task|target_database)\b.* FROM millrace\.merged_table ")
 def _merged_targets(_: ModelSession, __: Found, ___: Values) -> tuple[list[Values], int]:
     return [], 0  # the tasks here merge no tables
 

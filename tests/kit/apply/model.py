@@ -159,6 +159,10 @@ class ModelSession:
                 return [(*at[2:], *more) for at, more in sorted(found) if at[:2] == place]
             case "SELECT task FROM progress":
                 return []  # no other task
+            case "SELECT target_database, target_table, altering":
+                named = [set(names) for names in arguments]  # type: ignore[call-overload]
+                at_them = (at for at in work.merged if at[0] in named[0] and at[1] in named[1])
+                return [(*at[:2], "") for at in at_them if at[2]]
             case "INSERT IGNORE INTO merged_table":
                 work.merged.setdefault((*place, "", "", ""), ("{}", "[]", "{}", "{}"))
             case "REPLACE INTO merged_table (target_database,":
