@@ -89,33 +89,44 @@ def tasks_that_write(session: MySqlSession, stream: str, tables: Collection[Tabl
 
     Of a task whose view changes names or rows, its rules decide; of another one, the rows that it has had.
     """
-    own = task_of(stream)
     # a task that is still in its first load has no progress
-    rows = session.query(
-        f"SELECT task FROM {DATABASE}.progress UNION SELECT task FROM {DATABASE}.view"
+    others = _others(
+        session,
+        stream,
+        f"SELECT task FROM {DATABASE}.progress UNION SELECT task FROM {DATABASE}.view",
     )
-    others = sorted({task_of(str(task)) for (task,) in rows} - {own})
     return [task for task in others if any(_may_write(session, task, table) for table in tables)]
 
 
 def tasks_with_rows_of(session: MySqlSession, stream: str, table: TableKey) -> list[str]:
     """Other tasks on this target that have had rows of this table, and whose rule for it does not merge."""
-    own = task_of(stream)
-    rows = session.query(f"SELECT task FROM {DATABASE}.progress")
-    others = sorted({task_of(str(task)) for (task,) in rows} - {own})
+    others = _others(session, stream, f"SELECT task FROM {DATABASE}.progress")
     return [task for task in others if _has_alone(session, task, table)]
 
 
-def _has_alone(session: MySqlSession, task: str, table: TableKey) -> bool:
-    views = session.query(f"SELECT content FROM {DATABASE}.view WHERE task = %s", (task,))
-    if not views:
-        return _has_rows_of(session, task, table)
-    plain: Any = load_json(str(views[-1][0]))
-    rules = (
-        TableRule(rule["from"], rule.get("to", SAME_NAME), merge=rule.get("merge", False))
-        for rule in plain["tables"]
+def _others(session: MySqlSession, stream: str, sql: str) -> list[str]:
+    tasks = {task_of(str(task)) for (task,) in session.query(sql)}
+    return sorted(tasks - {task_of(stream)})
+
+
+def _names_of(session: MySqlSession, task: str) -> View | None:
+    """The stored view of a task, with the names of tables alone; None without one."""
+    stored = read_view(session, task)
+    if stored is None:
+        return None
+    rules: list[Any] = stored.tables
+    return View(
+        tuple(
+            TableRule(rule["from"], rule.get("to", SAME_NAME), merge=rule.get("merge", False))
+            for rule in rules
+        )
     )
-    view, wanted = View(tuple(rules)), (table[0].lower(), table[1].lower())
+
+
+def _has_alone(session: MySqlSession, task: str, table: TableKey) -> bool:
+    view, wanted = _names_of(session, task), (table[0].lower(), table[1].lower())
+    if view is None:
+        return _has_rows_of(session, task, table)
     names = set()
     for one in _tables_of(session, task):
         match = view.match(one.database, one.table, folds=True)
@@ -132,14 +143,10 @@ def _tables_of(session: MySqlSession, task: str) -> list[TableSchema]:
 
 
 def _may_write(session: MySqlSession, task: str, table: TableKey) -> bool:
-    views = session.query(f"SELECT content FROM {DATABASE}.view WHERE task = %s", (task,))
-    for (content,) in views:
-        plain: Any = load_json(str(content))
-        rules = (TableRule(rule["from"], rule.get("to", SAME_NAME)) for rule in plain["tables"])
-        patterns = View(tuple(rules)).target_patterns
-        if any(stars(pattern, *table, folds=True) is not None for pattern in patterns):
-            return True
-    return not views and _has_rows_of(session, task, table)
+    view = _names_of(session, task)
+    if view is None:
+        return _has_rows_of(session, task, table)
+    return any(stars(pattern, *table, folds=True) is not None for pattern in view.target_patterns)
 
 
 def _has_rows_of(session: MySqlSession, task: str, table: TableKey) -> bool:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from millrace.cli.control import Control, console, control, new_table, print_json
-from millrace.errors import Fatal, naming
-from millrace.schemas.documents import ApplyTask
+from millrace.cli.target import known_target, target_endpoint, target_session
+from millrace.errors import Fatal
 from millrace.schemas.status import TaskState
 from millrace.wording import counted
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from millrace.consumer.write.resolve_conflict import Discarded
     from millrace.drivers.mysql.connection import Endpoint, MySqlSession
 
+NOT_FOUND = "MR-5061"
 OPERATIONS = {"c": "insert", "u": "update", "d": "delete"}
 
 app = typer.Typer(
@@ -51,7 +52,7 @@ def list_(
     from millrace.consumer.target.conflicts import count_conflicts, list_conflicts
     from millrace.consumer.target.load_range import streams_of
 
-    with control() as now, _reading(_endpoint(now, task, for_writing=False), task) as session:
+    with control() as now, _reading(now, task) as session:
         streams = streams_of(task)
         count = count_conflicts(session, streams)
         found = list_conflicts(session, streams, first_seq=first, limit=limit)
@@ -78,7 +79,7 @@ def show(task: Task, seq: Seq, *, json: Json = False) -> None:
     from millrace.consumer.topic.tail import as_json
     from millrace.schemas.record.record import KnownSchemas, RowRecord, decode_record
 
-    with control() as now, _reading(_endpoint(now, task, for_writing=False), task) as session:
+    with control() as now, _reading(now, task) as session:
         stored = read_conflict(session, stream_with(session, "conflict", task, seq), seq)
         text = schema_of(session, stored.stream, stored.conflict)
     record = decode_record(None, stored.conflict.record, KnownSchemas(lambda _: text))
@@ -116,8 +117,8 @@ def replay(task: Task, seqs: Seqs) -> None:
     from millrace.consumer.write.resolve_conflict import replay as replay_one
 
     with control() as now:
-        endpoint = _endpoint(now, task)
-    with _known(task):
+        endpoint = target_endpoint(now, task, code=NOT_FOUND)
+    with known_target(task, code=NOT_FOUND):
         for stream, found in _by_stream(endpoint, task, seqs).items():
             done = set[int]()
             for seq in found:
@@ -145,8 +146,8 @@ def discard(
     if every == bool(seqs):
         raise typer.BadParameter("give either SEQ or --all")
     with control() as now:
-        endpoint = _endpoint(now, task)
-        with _known(task):
+        endpoint = target_endpoint(now, task, code=NOT_FOUND)
+        with known_target(task, code=NOT_FOUND):
             if every:
                 counts = [discard_resolved(endpoint, stream) for stream in streams_of(task)]
                 count, kept = map(sum, zip(*counts, strict=True))
@@ -179,7 +180,7 @@ def _by_stream(endpoint: "Endpoint", task: str, seqs: Sequence[int]) -> dict[str
     from millrace.consumer.target.streams import stream_with
 
     found: dict[str, list[int]] = {}
-    with _reading(endpoint, task) as session:
+    with target_session(endpoint, task, code=NOT_FOUND) as session:
         for seq in sorted(set(seqs)):
             stream = stream_with(session, "conflict", task, seq)
             found.setdefault(read_conflict(session, stream, seq).stream, []).append(seq)
@@ -194,37 +195,11 @@ def _not_passed(task: str) -> str:
     return f"the task has not passed it yet: `millrace task resume {task}` if it is stopped"
 
 
-def _endpoint(now: Control, task: str, *, for_writing: bool = True) -> "Endpoint":
-    """The primary of the target set; Fatal MR-5061 for a capture task."""
-    from millrace.drivers.mysql.primary import primary_member
-
-    document = now.store.task_entry(task).document
-    if not isinstance(document, ApplyTask):
-        raise Fatal("MR-5061", f"{task} is not an apply task", task=task)
-    target = now.store.set_entry(document.target).document
-    return primary_member(target, for_writing=for_writing)
-
-
 @contextmanager
-def _reading(endpoint: "Endpoint", task: str) -> Iterator["MySqlSession"]:
-    from millrace.drivers.mysql.connection import connect
-
-    with connect(endpoint) as session, _known(task):
+def _reading(now: Control, task: str) -> Iterator["MySqlSession"]:
+    endpoint = target_endpoint(now, task, code=NOT_FOUND, for_writing=False)
+    with target_session(endpoint, task, code=NOT_FOUND) as session:
         yield session
-
-
-@contextmanager
-def _known(task: str) -> Iterator[None]:
-    """Fatal MR-5061 if the target has no tables of Millrace, or those of an earlier version."""
-    try:
-        with naming(task=task):
-            yield
-    except Fatal as exc:
-        if exc.code not in ("MR-5012", "MR-5013") or "table" in exc.context:
-            raise
-        raise Fatal(
-            "MR-5061", f"{task} has not run on this target with this version", task=task
-        ) from exc
 
 
 def _check_stopped(
@@ -234,7 +209,7 @@ def _check_stopped(
     from millrace.consumer.target.conflicts import STOP, read_conflict
     from millrace.zk.view import read_cluster, status_of
 
-    with _reading(endpoint, task) as session:
+    with target_session(endpoint, task, code=NOT_FOUND) as session:
         decisions = {
             read_conflict(session, stream, seq).decision
             for stream, seqs in by_stream.items()

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace.cli.control import Control, console, control, new_table, operator, print_json
-from millrace.errors import Fatal, MillraceError, naming
+from millrace.cli.target import target_endpoint, target_session
+from millrace.errors import Fatal, MillraceError
 from millrace.schemas.documents import ApplyTask
 
 if TYPE_CHECKING:
     from millrace.consumer.target.intents import Intent
     from millrace.drivers.mysql.connection import MySqlSession
 
+NOTHING_WAITS = "MR-5043"
 SHOWN_CHARS = 100  # of a statement and of a reason, in a list
 
 app = typer.Typer(
@@ -202,23 +204,9 @@ def _apply_tasks(now: Control) -> list[str]:
 
 @contextmanager
 def _target(now: Control, task: str, *, for_writing: bool = True) -> Iterator["MySqlSession"]:
-    """A session on the target's primary. Fatal MR-5043 for another task, and before the task has run there."""
-    from millrace.drivers.mysql.connection import connect
-    from millrace.drivers.mysql.primary import primary_member
-
-    document = now.store.task_entry(task).document
-    if not isinstance(document, ApplyTask):
-        raise Fatal("MR-5043", f"{task} is not an apply task", task=task)
-    target = now.store.set_entry(document.target).document
-    endpoint = primary_member(target, for_writing=for_writing)
-    try:
-        with naming(task=task), connect(endpoint) as session:
-            yield session
-    except Fatal as exc:
-        if exc.code not in ("MR-5012", "MR-5013") or "table" in exc.context:
-            raise
-        what = f"{task} has not run on this target with this version"
-        raise Fatal("MR-5043", what, task=task) from exc
+    endpoint = target_endpoint(now, task, code=NOTHING_WAITS, for_writing=for_writing)
+    with target_session(endpoint, task, code=NOTHING_WAITS) as session:
+        yield session
 
 
 def _intent(session: "MySqlSession", task: str, seq: int) -> "Intent":
