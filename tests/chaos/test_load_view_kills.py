@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from millrace.consumer.backfill import join
 from millrace.consumer.load import prepare
 from millrace.consumer.target import loads
 from millrace.deploy.servers import DatabaseServer
@@ -19,7 +18,14 @@ from millrace.schemas.gtid import Flavour
 from millrace.schemas.view.view import TableRule, View
 from tests.fixtures.load import load_rig, source_of_one
 from tests.fixtures.servers import FLAVOURS, Pool
-from tests.kit.apply.live import LiveTask, Source, rows_on, rows_wanted
+from tests.kit.apply.live import (
+    JOIN_STEPS,
+    LiveTask,
+    Source,
+    kill_a_later_load,
+    rows_on,
+    rows_wanted,
+)
 from tests.kit.apply.loading import LoadRig
 from tests.kit.apply.loads import waiting
 from tests.kit.apply.topic import RecordStream
@@ -40,14 +46,6 @@ POINTS = (
     (loads.AFTER_TABLE, 1),
     (loads.BEFORE_STREAM, 1),
     (loads.AFTER_STREAM, 1),
-)
-STEPS = (
-    join.BEFORE_BEGIN,
-    join.AFTER_BEGIN,
-    join.BEFORE_FOLLOW,
-    join.AFTER_FOLLOW,
-    join.BEFORE_JOIN,
-    join.AFTER_JOIN,
 )
 
 
@@ -90,7 +88,7 @@ def test_killed_load_copies_each_row_of_the_view_once(rig: LoadRig, seed: int) -
     assert bag == Counter(n % 9 for n in range(ROWS) if n % 9 % 5 != 2)
 
 
-@pytest.mark.parametrize("point", STEPS)
+@pytest.mark.parametrize("point", JOIN_STEPS)
 @pytest.mark.parametrize("flavour", Flavour)
 def test_killed_driver_continues_a_later_load_under_a_view(
     request: pytest.FixtureRequest, flavour: Flavour, name: str, point: str
@@ -103,13 +101,7 @@ def test_killed_driver_continues_a_later_load_under_a_view(
     source.transactions(20)
     live = LiveTask.of(server, source)
     live.run()
-    source.transactions(10, changes=20)
-    hold = len(source.stream.values)
-    source.transactions(40, changes=20)
-    live.loader.back = 30
-    live.wait_for("t", "bag")
-    killed_at(f"{point}:kill", lambda: live.run(hold=hold))
-    live.run(hold=hold)
+    kill_a_later_load(live, point, changes=20)
     assert rows_on(server, source) == rows_wanted(source)
     assert waiting(server, name) == set()
     server.execute(f"DROP DATABASE {source.house}")

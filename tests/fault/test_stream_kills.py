@@ -2,7 +2,6 @@
 
 import pytest
 
-from millrace.consumer.backfill import join
 from millrace.consumer.load import request
 from millrace.consumer.load.tables import Admission
 from millrace.consumer.write import ddl
@@ -10,7 +9,14 @@ from millrace.deploy.servers import DatabaseServer
 from millrace.drivers.mysql.connection import connect
 from millrace.schemas.documents import TableFilter
 from millrace.schemas.gtid import Flavour
-from tests.kit.apply.live import LiveTask, Source, rows_on, rows_wanted
+from tests.kit.apply.live import (
+    JOIN_STEPS,
+    LiveTask,
+    Source,
+    kill_a_later_load,
+    rows_on,
+    rows_wanted,
+)
 from tests.kit.apply.loads import follows, ranged, waiting
 from tests.kit.apply.local import apply_task, endpoint_of, run_once
 from tests.kit.apply.tables import integer, table
@@ -41,17 +47,7 @@ def test_killed_driver_sets_a_statement_aside_once(
     assert target_server.execute(f"SELECT * FROM {name}.t") == [(1,)]
 
 
-STEPS = (
-    join.BEFORE_BEGIN,
-    join.AFTER_BEGIN,
-    join.BEFORE_FOLLOW,
-    join.AFTER_FOLLOW,
-    join.BEFORE_JOIN,
-    join.AFTER_JOIN,
-)
-
-
-@pytest.mark.parametrize("point", STEPS)
+@pytest.mark.parametrize("point", JOIN_STEPS)
 @pytest.mark.guarantee("loaded")
 def test_killed_driver_continues_a_later_load(
     target_server: DatabaseServer, name: str, point: str
@@ -62,13 +58,7 @@ def test_killed_driver_continues_a_later_load(
     source.transactions(20)
     live = LiveTask.of(target_server, source)
     live.run()
-    source.transactions(10)
-    hold = len(source.stream.values)
-    source.transactions(40)
-    live.loader.back = 30
-    live.wait_for("t", "bag")
-    killed_at(f"{point}:kill", lambda: live.run(hold=hold))
-    live.run(hold=hold)
+    kill_a_later_load(live, point)
     assert rows_on(target_server, source) == rows_wanted(source)
     assert waiting(target_server, name) == set()
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from millrace.consumer.backfill import join
 from millrace.consumer.backfill.backfill import LaterLoads, Parts
 from millrace.consumer.backfill.new_tables import loading_missing, note_filter
 from millrace.consumer.target.load_range import side_of
@@ -36,6 +37,7 @@ from millrace.schemas.view.view import TableRule, View
 from tests.kit.apply.local import LocalRecords, apply_task, backwards, endpoint_of, ignore, started
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream
+from tests.kit.forked import killed_at
 
 KEYS = 31
 WIDE = 7
@@ -388,3 +390,25 @@ class LiveTask:
         tables = stream_tables(session, self.task.name)
         session.rollback()
         return tables
+
+
+JOIN_STEPS = (
+    join.BEFORE_BEGIN,
+    join.AFTER_BEGIN,
+    join.BEFORE_FOLLOW,
+    join.AFTER_FOLLOW,
+    join.BEFORE_JOIN,
+    join.AFTER_JOIN,
+)
+
+
+def kill_a_later_load(live: LiveTask, point: str, *, changes: int = 6) -> None:
+    """Load two tables of a source that is written; the driver dies at this point, and the next run ends the load."""
+    source = live.source
+    source.transactions(10, changes=changes)
+    hold = len(source.stream.values)
+    source.transactions(40, changes=changes)
+    live.loader.back = 30
+    live.wait_for("t", "bag")
+    killed_at(f"{point}:kill", lambda: live.run(hold=hold))
+    live.run(hold=hold)
